@@ -44,7 +44,7 @@ def tool(
     """Make a function a tool, which nodes call with `ctx.tool`, by name or directly.
 
     - `effects`: what it touches: `none`, `workspace` (files in the workspace) or `external` (the outside world).
-    - `reverse`: a function that undoes a call; it gets the recorded call.
+    - `reverse`: a function, sync or async, that undoes a call; it gets the recorded call.
     - `reverse_in_doubt`: if it is unknown whether a call happened, undo it and call again.
     - `idempotent`: the tool may be called again; if it takes `idempotency_key`, it gets the same key each time.
     - `confirm`: a function that gets a call whose outcome is unknown, and returns its result, or None if it did not

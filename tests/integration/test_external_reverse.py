@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import threading
@@ -22,7 +23,7 @@ from wtb.bench import Bench
 from wtb.domain.errors import InvalidInput
 from wtb.domain.evaluation import EvaluationContext
 from wtb.domain.integrity import FaultKind
-from wtb.domain.tools import CallStatus
+from wtb.domain.tools import CallStatus, ToolCall
 from wtb.flow import Workflow
 
 CASES: list[dict[str, Any]] = [{"id": name, "input": {}} for name in ("ada", "bob")]
@@ -247,3 +248,63 @@ def test_tools_in_a_tool_node_are_taken_back(bench: Bench, office: BookingOffice
     assert (result.status, office.booked, len(office.log)) == ("completed", {}, 4)
     (tool,) = bench.plan(flow, cases=cases, evaluators=["steps"], external="reverse", fresh=True).external
     assert (tool.name, tool.taken_back, tool.earlier_calls) == ("graph_room", True, 2)
+
+
+def async_trip(booked: list[str]) -> Workflow:
+    """Book a room with a tool whose functions are all async."""
+
+    async def leave(call: ToolCall) -> None:
+        await asyncio.sleep(0)
+        booked.remove(call.arguments["room"])
+
+    async def enter(room: str) -> str:
+        await asyncio.sleep(0)
+        booked.append(room)
+        return room
+
+    tool = wtb.tool(name="async_room", reverse=leave)(enter)
+
+    async def travel(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"room": await ctx.atool(tool, "12b")}
+
+    return Workflow("async trip").add_node("travel", travel, start=True)
+
+
+@pytest.mark.parametrize("is_awaited", [False, True])
+def test_an_async_reverse_is_awaited(bench: Bench, is_awaited: bool) -> None:
+    booked: list[str] = []
+    options: dict[str, Any] = {"cases": CASES, "evaluators": ["steps"], "external": "reverse"}
+    if is_awaited:
+        result = asyncio.run(bench.abatch(async_trip(booked), **options))
+    else:
+        result = bench.batch(async_trip(booked), **options)
+    assert (result.status, booked) == ("completed", [])
+
+
+def test_an_async_tool_is_undone_and_called_again(bench: Bench) -> None:
+    booked: list[str] = []
+    run = bench.run(async_trip(booked), {})
+    run.rollback(0)
+    assert booked == []
+    run.redo()
+    assert booked == ["12b"]
+
+
+def test_an_async_confirm_is_awaited_before_a_call_is_made_again(bench: Bench) -> None:
+    begun: list[str] = []
+
+    async def find(call: ToolCall) -> str | None:
+        return None
+
+    def enter() -> str:
+        begun.append("in")
+        if len(begun) == 1:
+            raise SystemExit  # nobody knows whether it happened
+        return "in"
+
+    tool = wtb.tool(name="async_confirmed", confirm=find)(enter)
+    flow = Workflow("confirmed").add_node("enter", lambda state, ctx: {"room": ctx.tool(tool)}, start=True)
+    with pytest.raises(SystemExit):
+        bench.run(flow, {}, run_id="left")
+    assert bench.resume("left", flow).state == {"room": "in"}
+    assert begun == ["in", "in"]

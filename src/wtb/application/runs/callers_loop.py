@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -101,6 +102,20 @@ class CallersLoop:
 
 CALLERS_LOOP: ContextVar[CallersLoop | None] = ContextVar("wtb_callers_loop", default=None)
 """The loop that async nodes run on here; None for WTB's own loop."""
+
+
+def finished(name: str, returned: Any) -> Any:
+    """Return what a function has returned; if it is a coroutine, run it first: on the caller's loop, or on a new one.
+
+    So `reverse` and `confirm` of a tool may be async. A coroutine that nobody runs would look like a success.
+    """
+    if not inspect.iscoroutine(returned):
+        return returned
+    callers = CALLERS_LOOP.get()
+    if callers is not None and not callers.is_here():
+        return callers.result(name, returned, None)
+    with ThreadPoolExecutor(1) as thread:  # this one may have a loop that runs
+        return thread.submit(asyncio.run, returned).result()
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from wtb.application.runs.callers_loop import finished
 from wtb.application.runs.journal import Asked, CallJournal, InDoubt, Interruption, Unawaited, made
 from wtb.application.runs.threads import in_thread
 from wtb.application.runs.tool_answers import ToolAnswers
@@ -112,11 +113,11 @@ class NodeCalls:
                 return call
             case WhenInDoubt.CONFIRM:
                 assert tool.confirm is not None
-                result = tool.confirm(call)
+                result = finished(call.tool, tool.confirm(call))
                 return call if result is None else self.journal.settled(call, result)
             case WhenInDoubt.REVERSE:
                 assert tool.reverse is not None
-                tool.reverse(call)
+                finished(call.tool, tool.reverse(call))
                 return call
             case WhenInDoubt.PAUSE:
                 raise InDoubt(call)

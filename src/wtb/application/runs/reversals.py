@@ -9,6 +9,7 @@ from copy import copy
 from enum import StrEnum
 from typing import Any
 
+from wtb.application.runs.callers_loop import finished
 from wtb.application.runs.calls_in_flight import is_in_flight
 from wtb.domain.anchor import Act, AnchoredCall
 from wtb.domain.errors import InvalidInput, WTBError
@@ -98,7 +99,7 @@ class Reversals:
             self._save(call.reversed(), token, ToolReversed)
             return
         if call.status is CallStatus.INTENDED and tool.confirm is not None and not tool.spec.reverse_in_doubt:
-            result = tool.confirm(call)
+            result = finished(call.tool, tool.confirm(call))
             if result is None:  # it never happened
                 self._save(call.failed("never happened", self._clock.now()), token, None)
                 return
@@ -106,7 +107,7 @@ class Reversals:
         self._save(call.reversing(), token, None)
         try:
             self._note(call, Act.REVERSAL, rollback_id)
-            tool.reverse(call)
+            finished(call.tool, tool.reverse(call))
         except Exception as error:
             error_text = self._masker.text(f"{type(error).__qualname__}: {error}")
             self._save(call.not_reversed(error_text), token, ToolFailed)
@@ -164,7 +165,7 @@ class Reversals:
         """Undo a call whose result differs from the recorded one; `reverse` must get the new result."""
         try:
             assert tool.reverse is not None
-            tool.reverse(evolve(call, result=result))
+            finished(call.tool, tool.reverse(evolve(call, result=result)))
         except Exception as error:
             why = self._masker.text(f"{type(error).__qualname__}: {error}")
             raise ReversalFailed(f"{error_text}; that could not be undone: {why}") from error
@@ -173,7 +174,7 @@ class Reversals:
         arguments = dict(call.arguments)
         if tool.takes_key:  # use another key, because the receiver has seen the first one
             arguments["idempotency_key"] = uuid.uuid5(uuid.NAMESPACE_OID, f"{redo_id}/{call.identity}").hex
-        return tool.function(**arguments)
+        return finished(call.tool, tool.function(**arguments))
 
     def _are_same(self, one: Any, other: Any) -> bool:
         return self._codec.encode(one, "result")[1] == self._codec.encode(other, "result")[1]
@@ -181,7 +182,7 @@ class Reversals:
     def _is_to_be_repeated(self, call: ToolCall, tool: Tool, doubt: Doubt | None) -> bool:
         """Whether an act that began before a crash is to be done again: the tool decides if it can, else a person."""
         if tool.confirm is not None:
-            is_in_effect = tool.confirm(call) is not None
+            is_in_effect = finished(call.tool, tool.confirm(call)) is not None
             return is_in_effect if call.status is CallStatus.REVERSING else not is_in_effect
         if tool.spec.in_doubt is WhenInDoubt.RUN_AGAIN or doubt is Doubt.AGAIN:
             return True

@@ -12,6 +12,7 @@ from typing import Any
 from wtb.application.dependencies.fingerprint import Fingerprint
 from wtb.application.dependencies.walk import fingerprint
 from wtb.application.node_cache import AttemptRef, Busy, SharedFailure, SharedResult, Sharing
+from wtb.application.runs.callers_loop import finished
 from wtb.application.runs.threads import in_thread
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.errors import InvalidInput, WTBError
@@ -132,7 +133,7 @@ class ToolAnswers:
         other = evolve(
             call, execution_id=ExecutionId(execution_id), node_run_id=NodeRunId(node_run_id), identity=identity
         )
-        result = tool.confirm(other)
+        result = finished(call.tool, tool.confirm(other))
         return None if result is None else evolve(other, result=result)
 
     def _claim(
