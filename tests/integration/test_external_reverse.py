@@ -102,6 +102,18 @@ def test_a_call_that_cannot_be_taken_back_is_an_error_until_it_can_be(bench: Ben
     assert [each.run_id for each in again.results] == [each.run_id for each in result.results]
 
 
+def test_calls_that_are_left_are_an_error_also_of_a_combination_that_does_not_run_now(
+    bench: Bench, office: BookingOffice
+) -> None:
+    flow = trip()
+    office.refuses_to_cancel = RefusesAll()
+    reversed_batch(bench, flow, office)
+    office.refuses_to_cancel = set()
+    part = reversed_batch(bench, flow, office, only=["baseline"])
+    assert (part.status, len(part.not_taken_back)) == ("completed_with_errors", 2)
+    assert reversed_batch(bench, flow, office).status == "completed"
+
+
 class RefusesAll(set[str]):
     """Every room is among the refused ones."""
 

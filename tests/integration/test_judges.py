@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -53,6 +54,13 @@ class _Model(BaseHTTPRequestHandler):
             self.server.requests.append({"path": self.path, **request})
             self.server.headers.append(self.headers["Authorization"])
             answer = self.server.next_answer()
+        if answer == "slowly":
+            self.send_response(200)
+            self.end_headers()
+            with suppress(OSError):  # the judge has given up
+                while not self.server.is_over.wait(0.01):
+                    self.wfile.write(b" ")
+            return
         if answer == "silence":
             self.server.is_over.wait()
             return
@@ -204,8 +212,9 @@ def test_a_judge_that_gives_no_score_is_an_error_and_is_asked_again_next_time(
     assert len(model.requests) == 4
 
 
-def test_a_service_that_does_not_answer_in_time_is_an_error(judged: Bench, model: ModelServer) -> None:
-    model.always = "silence"
+@pytest.mark.parametrize("answer", ["silence", "slowly"])
+def test_a_service_that_does_not_answer_in_time_is_an_error(judged: Bench, model: ModelServer, answer: str) -> None:
+    model.always = answer
     result = judged.batch(greeter(), cases=CASES[:1], variants=[{}], evaluators=[judge(tries=2, timeout_s=0.05)])
     assert "no answer within 0.05 s" in result.results[0].scores["judge"]["error"]
     assert len(model.requests) == 2

@@ -227,8 +227,11 @@ class BatchTestRunner:
     def _ended(self, batch: Batch, attempt: BatchAttempt, planned: set[int]) -> Batch:
         now = self._clock.now()
         with self._storage.unit_of_work() as uow:
-            jobs = [job for job in uow.batches.list_jobs(batch.id) if job.number in planned]
+            every = uow.batches.list_jobs(batch.id)
+            jobs = [job for job in every if job.number in planned]
             status = end_of(jobs, batch.record.metric_names)
+            if any(job.has_calls_left and job.status is not JobStatus.PENDING for job in every):
+                status = BatchStatus.COMPLETED_WITH_ERRORS  # calls of combinations that did not run now count too
             told: type[BatchCompleted] | type[BatchCancelled] = BatchCompleted
             if any(job.status is JobStatus.PENDING for job in jobs):
                 if attempt.is_left_to_others or not attempt.dropped:

@@ -146,7 +146,7 @@ class Judge:
         request = Request(address, json.dumps(self._request(question)).encode(), headers)
         try:
             with _opener.open(request, timeout=self.timeout_s) as reply:
-                return json.load(reply)
+                return json.loads(_whole(reply, time.monotonic() + self.timeout_s))
         except HTTPError as error:
             with error:
                 told = error.read(_LONGEST_TOLD).decode(errors="replace")
@@ -206,6 +206,16 @@ def _unfenced(content: Any) -> Any:
     """Return JSON without the Markdown fence that some models put around it."""
     found = _FENCED.fullmatch(content) if isinstance(content, str) else None
     return content if found is None else found[1]
+
+
+def _whole(reply: Any, until: float) -> bytes:
+    """Return an answer; raise TimeoutError if it comes so slowly that its time is over, since each read has its own."""
+    parts: list[bytes] = []
+    while part := reply.read1():
+        parts.append(part)
+        if time.monotonic() > until:
+            raise TimeoutError
+    return b"".join(parts)
 
 
 def _seconds(retry_after: str | None) -> float | None:
