@@ -140,6 +140,8 @@ COMMANDS: list[tuple[int, tuple[str, ...]]] = [
     (0, ("batch", "show", f"batch{NASTY}")),
     (0, ("batch", "show", f"batch{NASTY}", "--cases")),
     (0, ("batch", "show", f"batch{NASTY}", "--failed")),
+    (0, ("batch", "show", f"batch{NASTY}", "--dead")),
+    (0, ("batch", "status", f"batch{NASTY}")),
     (1, ("batch", "show", NASTY)),
     (3, ("batch", "retry", f"batch{NASTY}", "flow.py")),
     (2, ("batch", "cancel", f"batch{NASTY}")),
