@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -99,7 +100,8 @@ def saved(page: str, folder: Path) -> None:
 
 def output_of_pytest(folder: Path) -> str:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False).stdout
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    return subprocess.run(command, cwd=folder, env=own, capture_output=True, text=True, check=False).stdout
 
 
 def test_the_tests_on_the_page_about_pytest_pass_until_the_workflow_becomes_worse(tmp_path: Path) -> None:
