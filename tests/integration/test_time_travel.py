@@ -10,13 +10,16 @@ import pytest
 import wtb
 from tests.integration.support_desk import AFTER_B, AFTER_D, Desk, files, fine, support, world
 from wtb.application.runs.leases import Leases
+from wtb.application.runs.recorder import Recorder
 from wtb.application.runs.reversals import RedoDiverged
+from wtb.application.runs.steps import Position
 from wtb.application.time_travel.rollback_executor import RollbackFailed
 from wtb.bench import Bench
 from wtb.domain.checkpoint import Kind
 from wtb.domain.errors import CheckpointNotFound, Conflict, ExecutionNotFound, InvalidInput, InvalidTransition
 from wtb.domain.events import EventType
 from wtb.domain.execution import Execution, ExecutionStatus
+from wtb.domain.ids import ExecutionId
 from wtb.domain.rollback import CannotUndo
 from wtb.domain.tools import ToolCall
 from wtb.flow import Workflow
@@ -181,6 +184,25 @@ def test_a_rollback_that_is_refused_lets_go_of_the_run_though_somebody_names_a_c
     with pytest.raises(CannotUndo):
         run.rollback("b")
     assert (named, run.execution.lease) == (["meanwhile"], None)
+
+
+def test_whoever_names_a_checkpoint_while_another_process_ends_its_work_gets_a_conflict(
+    bench: Bench, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = bench.run(support(desk))
+    leases, load = bench.services.controller._leases, Recorder.load
+
+    def loaded(recorder: Recorder, execution_id: ExecutionId) -> Position:
+        with monkeypatch.context() as unpatched:
+            unpatched.setattr(Recorder, "load", load)
+            taken = leases.taken(load(recorder, execution_id).execution)
+            at = load(recorder, execution_id)
+            leases.released(taken)
+        return at
+
+    monkeypatch.setattr(Recorder, "load", loaded)
+    with pytest.raises(Conflict, match="another process has just changed run"):
+        run.checkpoint("mine")
 
 
 def test_a_call_that_cannot_be_taken_back_refuses_the_rollback_unless_that_is_allowed(bench: Bench, desk: Desk) -> None:

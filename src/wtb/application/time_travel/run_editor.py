@@ -14,7 +14,15 @@ from wtb.application.runs.run_creator import MAIN, RunCreator
 from wtb.application.workspaces import Workspaces
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.engine import Engine
-from wtb.domain.errors import AlreadyExists, CheckpointNotFound, DamagedData, InvalidInput, InvalidTransition
+from wtb.domain.errors import (
+    AlreadyExists,
+    CheckpointNotFound,
+    Conflict,
+    DamagedData,
+    InvalidInput,
+    InvalidTransition,
+    LeaseLost,
+)
 from wtb.domain.event_catalogue import CheckpointDeleted, ExecutionDeleted
 from wtb.domain.events import Event
 from wtb.domain.execution import Branch, Execution, ExecutionStatus
@@ -138,6 +146,8 @@ class RunEditor:
         facts = {"name": name, "description": description, "created_by": created_by}
         try:
             return self._head_editor.name_head(at, begun[0] if begun else None, **facts)
+        except LeaseLost as error:  # it had the lease of another process, which has ended its work meanwhile
+            raise Conflict(f"another process has just changed run {execution_id!r}; name a checkpoint again") from error
         except AlreadyExists as error:
             raise AlreadyExists(
                 f"run {execution_id!r} already has a checkpoint {name!r}; choose another name, or delete that one: "

@@ -17,6 +17,8 @@ from wtb.domain.errors import StorageUnavailable
 
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 _PAUSE_S = 0.001
+_NEVER = threading.Event()
+"""To wait on: `time.sleep` fails where libfaketime has set the clock back."""
 
 
 class Content(NamedTuple):
@@ -132,7 +134,7 @@ class AnchorFile:
             self._close()
             if time.monotonic() > end:
                 raise StorageUnavailable(f"{self.path}: another process has kept it locked for too long; try again")
-            time.sleep(_PAUSE_S)
+            _NEVER.wait(_PAUSE_S)
 
     def _close(self) -> None:
         if self._opened is not None:
