@@ -105,6 +105,11 @@ def seats(home: Path, mark: str) -> list[str]:
     return [line[1:] for line in world(home) if line[0] == mark and line != "+linger"]
 
 
+def in_order(seats: list[str]) -> list[str]:
+    """Return seats without the names of the two that parallel nodes take: which of them is first is a matter of luck."""
+    return ["beside" if seat in ("left", "right") else seat for seat in seats]
+
+
 @pytest.mark.parametrize("undone_by", ["the same process", "another, with the right time", "another, with a wrong one"])
 def test_a_clock_that_jumps_in_a_real_process_changes_nothing_of_a_rollback(
     tmp_path: Path, url: str | None, undone_by: str
@@ -120,9 +125,9 @@ def test_a_clock_that_jumps_in_a_real_process_changes_nothing_of_a_rollback(
         tried("roll_back", tmp_path, url, env=env if undone_by == "another, with a wrong one" else None)
     taken = seats(tmp_path, "+")
     assert sorted(taken) == sorted(MADE)
-    assert seats(tmp_path, "-") == taken[::-1]
+    assert in_order(seats(tmp_path, "-")) == in_order(taken[::-1])
     at_mid = (tmp_path / "at_mid").read_text().splitlines()
-    assert [line for line in at_mid if line[0] == "-"] == [f"-{seat}" for seat in taken[:0:-1]]
+    assert in_order([line[1:] for line in at_mid if line[0] == "-"]) == in_order(taken[:0:-1])
     with Bench(url, folder=tmp_path / "wtb") as bench:
         assert bench.get(RUN).status is ExecutionStatus.PAUSED
         assert bench.services.integrity.check().is_healthy
