@@ -106,7 +106,7 @@ def seats(home: Path, mark: str) -> list[str]:
 
 
 def in_order(seats: list[str]) -> list[str]:
-    """Return seats without the names of the two that parallel nodes take: which of them is first is a matter of luck."""
+    """Return seats without the names of the two that parallel nodes take: luck decides which of them is first."""
     return ["beside" if seat in ("left", "right") else seat for seat in seats]
 
 
