@@ -211,9 +211,8 @@ class Bench:
         report = on_progress or options.pop("told", None)  # its earlier name
         plan = replace(_batch_test(flow, options).plan(only), remeasure=remeasure)
         report = report or notebook_progress(plan.name) or (lambda progress: None)
-        batch = self.services.batches.run(
-            plan, load_runner(plan.runner), stop=stop or threading.Event(), on_progress=report
-        )
+        runner = load_runner(plan.runner, ray_address=plan.ray_address)
+        batch = self.services.batches.run(plan, runner, stop=stop or threading.Event(), on_progress=report)
         return self.get_batch(batch.id)
 
     def plan(self, flow: Workflow | BatchTest | Any, *, only: Sequence[str] = (), **options: Any) -> Forecast:
