@@ -41,6 +41,12 @@ check: .venv/.dev  ## Lint, types, layers and all tests; installs Postgres, PgBo
 	@scripts/services
 	@scripts/langgraph_tests
 	$(COMPILED) $(PY) -m pytest -n $(WORKERS) --dist worksteal
+	@$(MAKE) --no-print-directory test-ray
+
+# In a process of its own: Ray takes a gigabyte, and long to start.
+.PHONY: test-ray
+test-ray: .venv/.dev  ## Part of check: the contract of runners on Ray, lost workers and drivers, at most three minutes
+	$(COMPILED) WTB_TEST_RUNNERS=ray $(PY) -m pytest -k ray tests/ray tests/integration/test_runner_contract.py
 
 .PHONY: quick
 quick: .venv/.dev  ## For every save, two minutes: lint, types, layers, unit and contract tests on memory and SQLite
@@ -87,6 +93,7 @@ soak: .venv/.dev  ## Crash and property tests, wrong clocks, containers, simulat
 	@scripts/langgraph_tests
 	$(COMPILED) WTB_SOAK=1 $(PY) -m pytest -n $(WORKERS) --dist worksteal --timeout 7200 tests/crash tests/property \
 	    tests/statistics tests/langgraph_suite
+	$(COMPILED) WTB_SOAK=1 WTB_TEST_RUNNERS=ray $(PY) -m pytest --timeout 7200 tests/ray
 
 .PHONY: docs
 docs: .venv/.dev  ## Build the documentation into build/site; a broken link is an error

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import wtb
+from tests.conftest import RUNNERS
 from tests.services import PostgresServer
 from wtb.application.batches.attempt import Progress
 from wtb.batches import load_batch
@@ -107,8 +108,10 @@ class Project:
         return {int(line.partition(" ")[0]) for line in self.log.read_text().splitlines()}
 
 
-@pytest.fixture(params=["threads", "processes"])
+@pytest.fixture(params=RUNNERS)
 def project(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    if request.param == "ray":
+        request.getfixturevalue("ray_cluster")
     with wtb.Bench(folder=tmp_path / "wtb") as bench:
         yield Project(tmp_path, bench, request.param)
     sys.modules.pop("story", None)

@@ -243,14 +243,15 @@ def _caller() -> FrameType | None:
 def _readers(frame: FrameType | None, kind: SourceKind) -> list[CodeType | None]:
     """Return the user's functions on the stack; [None] when there is none of them, [] when it was not for a run.
 
-    Reads of source code for an import or a traceback are left out, since code counts as code; so is what WTB reads.
+    Reads of source code for an import or a traceback are left out, since code counts as code; so is what WTB reads, and
+    what Ray reads for WTB.
     """
     if frame is None or frame.f_code.co_filename.endswith(_SOURCE_READERS):
         return []
     if kind is SourceKind.VARIABLE and _is_for_python(frame):
         return []
     found: dict[int, CodeType | None] = {}  # by id: code is hashed by all that it consists of
-    is_for_a_run = False
+    is_for_a_run = has_met_wtb = False
     while frame is not None:  # of every frame of every read: what is done here is paid often
         code = frame.f_code
         owner = _KINDS.get(code.co_filename) or _kind(code.co_filename)
@@ -259,6 +260,10 @@ def _readers(frame: FrameType | None, kind: SourceKind) -> list[CodeType | None]
             is_for_a_run = True
         elif owner == _WTB:
             if not is_for_a_run:
+                return []
+            has_met_wtb = True
+        elif owner == _RAY:
+            if not found and not has_met_wtb:
                 return []
         elif owner != _PYTHON:
             if owner == _IMPORT and not found and kind is not SourceKind.MODULE and not _is_data(frame):
@@ -282,8 +287,9 @@ def _is_data(frame: FrameType) -> bool:
     return is_asked and asks is not None and _kind(asks.f_code.co_filename) != _IMPORT
 
 
-_PYTHON, _WTB, _OWN, _LIBRARY, _IMPORT = range(1, 6)
+_PYTHON, _WTB, _OWN, _LIBRARY, _IMPORT, _RAY = range(1, 7)
 _KINDS: dict[str, int] = {}
+_RAY_FOLDER = f"-packages{os.sep}ray{os.sep}"
 
 
 def _kind(file: str) -> int:
@@ -301,6 +307,8 @@ def _kind_of(file: str) -> int:
         return _PYTHON
     if is_wtb_file(file):
         return _WTB
+    if _RAY_FOLDER in file:
+        return _RAY
     if is_own_file(file):
         return _OWN
     return _PYTHON if file.startswith(_stdlib()) and "-packages" not in file else _LIBRARY

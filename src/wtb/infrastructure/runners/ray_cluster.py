@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ from wtb.domain.errors import InvalidInput, WorkerFailed
 from wtb.infrastructure.runners.project_folder import project_runtime
 
 NAMESPACE = "wtb"
+_ANSWERS_WITHIN_S = 60.0
+"""How long a cluster at an address may take to answer; Ray itself tries for ever."""
 _OBJECT_STORE_BYTES = 80 * 1024 * 1024
 """Ray's least. Only ids and short reports pass through Ray, and its default takes a third of the memory."""
 _QUIET = {
@@ -38,7 +42,7 @@ class RayCluster:
     def __init__(self, workers: int, address: str | None, folder: Path) -> None:
         address = address or os.environ.get("RAY_ADDRESS")
         check_ray(address)
-        self.ray = _imported(is_local=address is None)
+        self.ray = _imported(is_local=_is_local(address))
         self._is_ours = not self.ray.is_initialized()
         if self._is_ours:
             try:
@@ -49,15 +53,17 @@ class RayCluster:
 
     def _connect(self, workers: int, address: str | None, folder: Path) -> None:
         options: dict[str, Any] = {"namespace": NAMESPACE, "logging_level": logging.ERROR}
+        if _is_local(address):
+            options["_node_ip_address"] = "127.0.0.1"
         if address is not None:
-            self.ray.init(address=address, runtime_env=project_runtime(folder), **options)
+            options["runtime_env"] = project_runtime(folder)
+            _within(_ANSWERS_WITHIN_S, lambda: self.ray.init(address=address, **options))
             return
         self.ray.init(
             address="local",
             num_cpus=workers,
             object_store_memory=_OBJECT_STORE_BYTES,
             include_dashboard=False,
-            _node_ip_address="127.0.0.1",
             **options,
         )
 
@@ -70,6 +76,30 @@ class RayCluster:
         """Leave the cluster; end it if it is our own."""
         if self._is_ours:
             self.ray.shutdown()
+
+
+def _within(timeout_s: float, call: Callable[[], object]) -> None:
+    """Call a function that may never return; raise ConnectionError if it takes too long."""
+    done: Future[None] = Future()
+
+    def work() -> None:
+        try:
+            call()
+        except BaseException as error:  # noqa: BLE001  raised below
+            done.set_exception(error)
+        else:
+            done.set_result(None)
+
+    threading.Thread(target=work, name="wtb-ray-connect", daemon=True).start()
+    try:
+        done.result(timeout_s)
+    except TimeoutError as error:
+        raise ConnectionError(f"nobody answered within {timeout_s:.0f} s; check the address") from error
+
+
+def _is_local(address: str | None) -> bool:
+    """Whether a cluster is on this machine only, and so listens on 127.0.0.1."""
+    return address is None or address.startswith(("127.0.0.1:", "localhost:"))
 
 
 def _imported(*, is_local: bool) -> Any:
