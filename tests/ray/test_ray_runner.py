@@ -18,6 +18,7 @@ import wtb
 from tests.shell import Shell
 from wtb.batches import load_batch
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "support_qa" / "batch.py"
 MAILS = """
 import os
 import signal
@@ -172,6 +173,14 @@ def test_a_worker_refuses_a_value_that_differs_between_processes_and_names_it(sh
     with wtb.Bench() as bench, pytest.raises(wtb.InvalidInput, match="BEGAN"):
         bench.batch(load_batch("mails.py:waiting"))
     assert noted(shell.folder) == Counter()
+
+
+def test_the_support_example_has_the_same_results_on_all_runners(shell: Shell, ray_cluster: str) -> None:
+    with wtb.Bench() as bench:
+        report = bench.parity(load_batch(str(EXAMPLE)), sample=1, variants="one_at_a_time")
+    assert list(report.batches) == ["threads", "processes", "ray"]
+    assert report.jobs > 1
+    assert report.differences == ()
 
 
 def test_a_store_in_memory_is_refused(shell: Shell) -> None:
