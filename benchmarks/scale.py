@@ -22,7 +22,7 @@ from benchmarks.report import Figure, Part, measure
 
 ROOT = Path(__file__).parents[1]
 TURNS = 3
-CASES = 100
+JOBS = 1_000
 COMPUTING = """
 import time
 
@@ -31,15 +31,19 @@ import wtb
 flow = wtb.Workflow("computing")
 
 
-@flow.node(start=True)
 def compute(state):
     until = time.thread_time() + 0.02
+    total = 0
     while time.thread_time() < until:
-        pass
+        total += sum(range(1_000))
     return {"answer": state["number"]}
 
 
-cases = [{"id": str(number), "input": {"number": number}} for number in range(CASES)]
+for position, name in enumerate("abc"):
+    flow.add_node(name, compute, start=position == 0)
+flow.edge("a", "b")
+flow.edge("b", "c")
+cases = [{"id": str(number), "input": {"number": number}} for number in range(JOBS)]
 batch = wtb.BatchTest(flow, cases=cases, evaluators=["steps"])
 """
 
@@ -62,12 +66,12 @@ def in_turns(folder: Path, file: Path | str, *ways: Sequence[str]) -> list[float
 
 
 def computing(folder: Path) -> list[Figure]:
-    """Jobs of one node that computes 20 ms: two processes against one thread."""
-    (folder / "computing.py").write_text(f"CASES = {CASES * 10}\n{COMPUTING}")
+    """Jobs of three nodes that compute 20 ms each: two processes against one thread."""
+    (folder / "computing.py").write_text(f"JOBS = {JOBS}\n{COMPUTING}")
     one, two = in_turns(folder, "computing.py", ("--workers", "1"), ("--runner", "processes", "--workers", "2"))
     return [
         Figure(
-            name=f"{CASES * 10:,} jobs that compute 20 ms: two processes, as a share of one thread's time",
+            name=f"{JOBS:,} jobs of three nodes that compute 20 ms: two processes, as a share of one thread's time",
             value=two / one,
             unit="×",
             bar=1 / 1.8,

@@ -160,7 +160,14 @@ def test_a_worker_that_cannot_import_the_module_says_why(shell: Shell) -> None:
 def test_a_worker_that_ends_before_it_is_ready_does_not_stop_the_driver_for_ever(shell: Shell) -> None:
     (shell.folder / "mails.py").write_text('import os, sys\nif "worker" in sys.argv[0]:\n    os._exit(7)\n' + MAILS)
     failed = shell.wtb("batch", "run", "mails.py:waiting", code=1)
-    assert "ended with exit code 7 before it was ready" in failed.stderr
+    assert "ended with exit code 7 before it was ready, 3 times" in failed.stderr
+
+
+def test_a_worker_that_is_killed_while_it_starts_is_started_again(shell: Shell) -> None:
+    kill = "if not go.exists() and 'worker' in sys.argv[0]:\n    go.touch()\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+    (shell.folder / "mails.py").write_text(f"import sys\n{MAILS}\n{kill}")
+    shell.wtb("batch", "run", "mails.py:waiting")
+    assert (shell.folder / "go").exists()
 
 
 def test_a_workflow_of_the_script_that_runs_is_refused(shell: Shell) -> None:

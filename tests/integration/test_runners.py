@@ -60,7 +60,7 @@ def test_an_installed_package_offers_a_runner_by_name(tmp_path: Path, monkeypatc
     with wtb.Bench("memory://") as bench:
         result = bench.batch(flow(), cases=CASES, evaluators=[wtb.ExactMatch("answer")], runner="toy")
         assert result.status == "completed"
-        with pytest.raises(wtb.InvalidInput, match="there is no runner 'dask'; there are processes, ray, threads, toy;"):
+        with pytest.raises(wtb.InvalidInput, match="no runner 'dask'; there are processes, ray, threads, toy;"):
             bench.batch(flow(), cases=CASES, evaluators=[wtb.ExactMatch("answer")], runner="dask")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +28,7 @@ from wtb.domain.event_catalogue import EventType, NodeCompleted
 from wtb.domain.events import bodies
 from wtb.domain.execution import Execution, ExecutionStatus, Failure
 from wtb.domain.figures import NO_FIGURES
-from wtb.domain.job_attempt import AttemptEnd, JobAttempt, RayIds
+from wtb.domain.job_attempt import AttemptEnd, JobAttempt, RayIds, WorkerName
 from wtb.domain.job_origin import JobOrigin
 from wtb.domain.job_record import JobRecord
 from wtb.domain.observation import Window
@@ -36,6 +37,8 @@ from wtb.domain.ports import NO_TELEMETRY, Clock, Codec, Ids, Measure, Owners, S
 from wtb.domain.runner import JobEnded, JobFailedForNow, JobLost, JobReport, JobRunsElsewhere, JobWaits
 from wtb.domain.secrets import Masker
 from wtb.domain.spending import Spent
+
+_log = logging.getLogger(__name__)
 
 _UNENDED = (ExecutionStatus.PENDING, ExecutionStatus.RUNNING)
 
@@ -205,6 +208,14 @@ class JobRunner:
             job = with_lost_worker(uow, job, report, self.services.clock.now())
             uow.batches.save_jobs([job])
             uow.commit()
+        _log.warning(
+            "worker process %s %s while it ran %s on %s; %s",
+            WorkerName(report.worker).pid,
+            report.reason,
+            job.combination,
+            job.case_id,
+            "another one continues the job" if job.status is JobStatus.PENDING else "the job is given up",
+        )
         if job.status is JobStatus.PENDING:
             return None
         if job.execution_id is not None:

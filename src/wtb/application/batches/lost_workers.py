@@ -36,11 +36,12 @@ def _dead(uow: UnitOfWork, job: Job) -> Job:
     nodes = _next_nodes(uow, job)
     where = f" while it ran {' and '.join(f'node `{node}`' for node in nodes)}" if nodes else ""
     ends = "; ".join(f"process {each.pid} on {each.host} {each.reason}" for each in job.record.lost_workers)
+    advice = "; SIGKILL often means that the machine ran out of memory" if "SIGKILL" in ends else ""
     error = Failure(
         type=WORKER_LOST,
         message=(
-            f"the job lost its worker {len(job.record.lost_workers)} times{where} and is not tried again: {ends}. "
-            "Run the batch again to try it once more"
+            f"the job lost its worker {len(job.record.lost_workers)} times{where} and is not tried again: "
+            f"{ends}{advice}. Run the batch again to try it once more"
         ),
         node=nodes[0] if len(nodes) == 1 else None,
     )

@@ -19,9 +19,12 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from wtb.application.batches.worker_messages import error_from, report_from
-from wtb.domain.errors import WorkerFailed, WTBError
+from wtb.domain.errors import WorkerFailed
 from wtb.domain.runner import Assignment, JobBroke, JobLost, ResultSettled, RunJob, RunnerReport
 from wtb.infrastructure.runners.channel import Channel
+
+_STARTS = 3
+"""How often a worker is started that ends before it is ready."""
 
 _LAST_WORDS_S = 10.0
 """How long a worker may take to end once its work is done."""
@@ -90,10 +93,19 @@ class _WorkerSlot:
             self._process.ending()  # it had no job to lose
             self._process = None
         if self._process is None:
-            process = WorkerProcess()
-            process.begin(self._assignment)
-            self._process = process
+            self._process = self._started()
         return self._process
+
+    def _started(self) -> WorkerProcess:
+        """Return a new worker that is ready."""
+        ends: list[str] = []
+        while len(ends) < _STARTS:
+            process = WorkerProcess()
+            how = process.begin(self._assignment)
+            if how is None:
+                return process
+            ends.append(how)
+        raise WorkerFailed(f"a worker process {ends[-1]} before it was ready, {_STARTS} times; its output says why")
 
 
 class WorkerProcess:
@@ -117,17 +129,20 @@ class WorkerProcess:
         """Whether the process runs."""
         return self._process.poll() is None
 
-    def begin(self, assignment: Assignment) -> None:
-        """Tell the worker what to work on, and wait until it is ready."""
-        self._channel.send({"assignment": assignment.to_data(), "path": sys.path, "driver": os.getpid()})
+    def begin(self, assignment: Assignment) -> str | None:
+        """Tell the worker what to work on, and wait until it is ready; if it ended before that, say how.
+
+        Raise the error of a worker that refuses.
+        """
+        self._channel.send({"assignment": assignment.to_data(), "path": sys.path})
         said = self._channel.receive()
         if said is None:
-            how = self.ending()
-            raise WorkerFailed(f"a worker process {how} before it was ready; what it printed says why")
+            return self.ending()
         if "refused" in said:
             self.ending()
-            raise _refused(said["refused"])
+            raise error_from(said["refused"])
         self.name = said["ready"]
+        return None
 
     def run(self, number: int, report: Callable[[RunnerReport], None]) -> bool:
         """Let the worker run a job and pass its reports on; return False if it ended before the job did."""
@@ -160,10 +175,6 @@ class WorkerProcess:
         self._process.wait()
         self._channel.close()
         return "did not end and was killed" if was_ended else _how(code or 0)
-
-
-def _refused(error: dict[str, str]) -> WTBError:
-    return error_from(error)
 
 
 def _how(code: int) -> str:

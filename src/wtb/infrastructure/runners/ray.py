@@ -46,6 +46,8 @@ _ANSWERS_WITHIN_S = 60.0
 _ENDS_WITHIN_S = 10.0
 _LOOK_S = 1.0
 _JOBS_A_WORKER = 2
+_MOST_FAILED_STARTS = 2
+"""How often a worker may end before it is ready, and is started again."""
 _LONG_S = 0.5
 """A job that takes longer than this does not hold up the one behind it, if another worker is free."""
 
@@ -240,7 +242,10 @@ class RayRunner:
 
     def _began(self, slot: RaySlot, future: Future[Any]) -> None:
         error = future.exception()
-        if error is not None:
+        if isinstance(error, self._errors.RayActorError) and slot.failed_starts < _MOST_FAILED_STARTS:
+            slot.failed_starts += 1
+            self._ask_later(slot)  # Ray starts the process again
+        elif error is not None:
             self._move(slot, SlotState.ENDED)
             self._broke(WorkerFailed(f"a worker on Ray ended before it was ready: {error}"))
         elif "refused" in future.result():

@@ -59,6 +59,8 @@ class RaySlot:
     """The name of the process, as leases have it."""
     is_restarted: bool = False
     """Whether Ray has started another process in its place, which is in `token`."""
+    failed_starts: int = 0
+    """How often its process ended before it was ready."""
     reason: str = ""
     """How the process was lost."""
     sent: list[SentJob] = field(default_factory=list)
