@@ -40,6 +40,12 @@ check: .venv/.dev  ## Lint, types, layers and all tests; installs Postgres, PgBo
 	@scripts/services
 	@scripts/langgraph_tests
 	$(COMPILED) $(PY) -m pytest -n $(WORKERS) --dist worksteal
+	@$(MAKE) --no-print-directory test-ray
+
+# In a process of its own: Ray takes a gigabyte, and long to start.
+.PHONY: test-ray
+test-ray: .venv/.dev  ## Part of check: the contract of runners on Ray, lost workers and drivers, at most three minutes
+	$(COMPILED) WTB_TEST_RUNNERS=ray $(PY) -m pytest -k ray tests/ray tests/integration/test_runner_contract.py
 
 .PHONY: quick
 quick: .venv/.dev  ## For every save, two minutes: lint, types, layers, unit and contract tests on memory and SQLite
@@ -84,7 +90,7 @@ bench: .venv/.bench  ## Run the benchmarks: store, files, engine, awaited runs, 
 SOAK := WTB_SOAK=1 $(PY) -m pytest -n $(WORKERS) --dist worksteal --timeout 7200
 
 .PHONY: soak
-soak: soak-kills soak-properties soak-suite  ## The long tests, all of them: hours; each of these three runs alone too
+soak: soak-kills soak-properties soak-suite soak-ray  ## The long tests, all of them: hours; each of these four runs alone too
 
 .PHONY: soak-kills
 soak-kills: .venv/.dev  ## Part of soak: processes killed anywhere, wrong clocks, containers and mounts as they really are
@@ -101,6 +107,11 @@ soak-suite: .venv/.dev  ## Part of soak: all of LangGraph's own tests that take 
 	@scripts/services
 	@scripts/langgraph_tests
 	$(COMPILED) $(SOAK) tests/langgraph_suite
+
+.PHONY: soak-ray
+soak-ray: .venv/.dev  ## Part of soak: batches on a Ray cluster whose workers, nodes and database fail
+	@scripts/services
+	$(COMPILED) WTB_SOAK=1 WTB_TEST_RUNNERS=ray $(PY) -m pytest --timeout 7200 tests/ray
 
 .PHONY: docs
 docs: .venv/.dev  ## Build the documentation into build/site; a broken link is an error
@@ -120,9 +131,9 @@ clean:  ## Remove .venv, build and caches; never a .wtb folder
 .PHONY: requirements
 requirements: .venv/.dev  ## Compile requirements/*.txt anew, with the newest versions that fit
 	$(UV_COMPILE) --upgrade pyproject.toml requirements/build.in -o requirements/runtime.txt
-	$(UV_COMPILE) --upgrade pyproject.toml requirements/build.in requirements/dev.in --extra postgres \
+	$(UV_COMPILE) --upgrade pyproject.toml requirements/build.in requirements/dev.in --extra postgres --extra ray \
 	    -c requirements/runtime.txt -o requirements/dev.txt
-	$(UV_COMPILE) --upgrade pyproject.toml requirements/build.in requirements/dev.in requirements/bench.in --extra postgres \
+	$(UV_COMPILE) --upgrade pyproject.toml requirements/build.in requirements/dev.in requirements/bench.in --extra postgres --extra ray \
 	    -c requirements/dev.txt -o requirements/bench.txt
 
 # The stamps: made again only when the pins or the project's metadata changed. The project goes in as it lies here

@@ -1,4 +1,4 @@
-"""Scale: jobs that compute, in processes and in threads; and the support example in both.
+"""Scale: jobs that compute, in processes and in threads; the support example in both; what Ray adds to a job.
 
 Every figure is measured in turns, one way right after the other, so that what else the machine does meets both. The
 time that worker processes take to start is part of their figures.
@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
+from benchmarks.ray_jobs import on_ray
 from benchmarks.report import Figure, Part, measure
 
 ROOT = Path(__file__).parents[1]
@@ -103,6 +104,7 @@ def main() -> None:
         parts: list[Part] = [
             ("jobs that compute", lambda: computing(folder)),
             ("the support example", lambda: demo(folder)),
+            ("jobs on Ray", lambda: on_ray(folder)),
         ]
         measure(f"Scale, {os.cpu_count()} cores", Path("build/benchmarks/scale.json"), parts)
 

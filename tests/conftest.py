@@ -48,6 +48,20 @@ settings.load_profile("soak" if os.environ.get("WTB_SOAK") else "ci")
 
 _numbers = itertools.count(1)
 
+# Ray takes long to start: its tests are a process of their own, `make test-ray`.
+RUNNERS = os.environ.get("WTB_TEST_RUNNERS", "threads processes").split()
+collect_ignore = [] if "ray" in RUNNERS else ["ray"]
+
+
+@pytest.fixture(scope="session")
+def ray_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A cluster of one node with room for two workers; its address."""
+    from wtb.infrastructure.runners.ray_cluster import RayCluster
+
+    cluster = RayCluster(2, None, tmp_path_factory.getbasetemp())
+    yield cluster.ray.get_runtime_context().gcs_address
+    cluster.close()
+
 
 def pytest_collection_finish() -> None:
     """Keep no compiled code from now on: only that of our tests, which takes ten seconds to make, was kept until here.

@@ -22,6 +22,7 @@ from wtb.domain.execution import Branch, Execution, Failure, Pause
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.job_origin import JobOrigin
 from wtb.domain.line_figures import LineFigures
+from wtb.domain.parity import ParityDifference, ParityReport
 from wtb.domain.replay import Difference, ReplayReport
 from wtb.domain.rollback import RollbackPlan
 from wtb.domain.run_scores import RunScore, RunScores
@@ -129,6 +130,7 @@ _BENCH = Described(
         "Batches": (
             "batch",
             "plan",
+            "parity",
             "evaluate",
             "get_batch",
             "list_batches",
@@ -420,6 +422,8 @@ SECTIONS = (
                 "run_id",
                 "state",
             ),
+            ParityReport: ("is_equal", "differences", "jobs", "batches", "took_s"),
+            ParityDifference: ("combination", "case", "repeat", "runners", "what", "detail"),
             ScoreTable: ("metric", "combinations", "cases", "clusters", "case_means", "failed"),
             MatrixRow: ("combination", "is_baseline", "summaries", "verdicts"),
             Summary: (

@@ -32,7 +32,7 @@ from wtb.domain.evaluation import (
     pareto,
 )
 from wtb.domain.figures import NOTHING
-from wtb.domain.job_attempt import JobAttempt
+from wtb.domain.job_attempt import JobAttempt, RayIds
 from wtb.domain.job_output import output_of
 from wtb.domain.job_record import error_data
 from wtb.domain.observation import run_of
@@ -110,6 +110,11 @@ class JobResult:
     def host(self) -> str | None:
         """The machine of the last attempt."""
         return self.attempts[-1].host if self.attempts else None
+
+    @property
+    def ray(self) -> RayIds | None:
+        """Ray's ids of the last attempt, if it was made on Ray."""
+        return self.attempts[-1].ray if self.attempts else None
 
     @property
     def started(self) -> datetime | None:
@@ -665,6 +670,7 @@ class BatchResult(Displayed):
                 "started": None if each.started is None else each.started.isoformat(),
                 "ended": None if each.ended is None else each.ended.isoformat(),
                 "attempts": len(each.attempts),
+                **({} if each.ray is None else {"ray_actor": each.ray.actor, "ray_task": each.ray.task}),
             }
             for each, has_failed in zip(self.results, failed, strict=True)
         ]

@@ -47,7 +47,9 @@ class BatchTest:
     - `primary`: the metric that decides who wins; by default the overall score, or else the first metric.
     - `cluster`: which cases belong together and count as one: a key of the input, or a function of the case.
     - `workers`: how many jobs run at a time.
-    - `runner`: what runs them: `threads`, `processes` for nodes that compute, or another by name.
+    - `runner`: what runs them: `threads`, `processes` for nodes that compute, `ray`, or another by name.
+    - `ray_address`: with `runner="ray"`, the cluster to use: `auto` on one of its machines, or `HOST:PORT`. Without an
+      address, Ray starts on this machine.
     - `budget`: the most that the batch may use in all: `{"usd": 5, "tokens": 1_000_000, "s": 3600}`, or any of these.
     - `retries`: how many more times a failed job is tried.
     - `share=False`: share and keep nothing; run every node of every job.
@@ -73,6 +75,7 @@ class BatchTest:
     cluster: str | Callable[[Any], Any] | None = field(default=None, kw_only=True)
     workers: int | None = field(default=None, kw_only=True)
     runner: str = field(default="threads", kw_only=True)
+    ray_address: str | None = field(default=None, kw_only=True)
     budget: Budget | Mapping[str, float] | None = field(default=None, kw_only=True)
     retries: int = field(default=0, kw_only=True)
     share: bool = field(default=True, kw_only=True)
@@ -98,7 +101,7 @@ class BatchTest:
             chosen = [dict(self.baseline), *(each for each in chosen if each in wanted and each != dict(self.baseline))]
         for combination in chosen:
             definition.with_variants(combination)
-        is_remote = isinstance(load_runner(self.runner), WorkerRunner)  # fails now if there is no such runner
+        runner = load_runner(self.runner, ray_address=self.ray_address)  # fails now if there is no such runner
         evaluators, cases = read_evaluators(self.evaluators), clustered(read_cases(self.cases), self.cluster)
         check_cases(evaluators, cases)
         check_weighted([each.name for each in evaluators], self.weights)
@@ -120,11 +123,12 @@ class BatchTest:
             fresh=self.fresh if isinstance(self.fresh, bool) else names_of(self.fresh),
             seed=self.seed,
             retries=self.retries,
-            workers=self.workers or default_workers(self.runner),
+            workers=self.workers or default_workers(self.runner, self.ray_address),
             runner=self.runner,
+            ray_address=self.ray_address,
             budget=Budget.of(self.budget),
             external=_external(self.external),
-            code=batch_code(self) if is_remote else None,
+            code=batch_code(self) if isinstance(runner, WorkerRunner) else None,
         )
         check_plan(plan)
         return plan
@@ -144,13 +148,16 @@ def _external(given: str) -> External:
         raise InvalidInput(f"external={given!r} is unknown; it is one of {', '.join(External)}") from None
 
 
-def default_workers(runner: str = "threads") -> int:
+def default_workers(runner: str = "threads", ray_address: str | None = None) -> int:
     """Return how many jobs run at a time by default.
 
-    In threads there are more than cores, because nodes mostly wait for models. In processes they compute.
+    In threads there are more than cores, because nodes mostly wait for models. In processes they compute. On a Ray
+    cluster there are as many workers as it has room for, at most 50.
     """
+    if ray_address is not None:
+        return 50
     cores = os.cpu_count() or 1
-    return min(4, cores) if runner == "processes" else min(8, cores * 2)
+    return min(4, cores) if runner in ("processes", "ray") else min(8, cores * 2)
 
 
 def batch_code(test: BatchTest) -> BatchCode:

@@ -27,6 +27,7 @@ from wtb.domain.events import EventType, RecordedEvent
 from wtb.domain.execution import Execution, Neglect
 from wtb.domain.filters import event_types
 from wtb.domain.options import RunOptions
+from wtb.domain.parity import ParityReport
 from wtb.domain.ports.events import Subscription
 from wtb.domain.run_scores import RunScore
 from wtb.domain.secrets import masked_logger
@@ -37,6 +38,7 @@ from wtb.infrastructure.cases import read_cases
 from wtb.infrastructure.evaluators.named import read_evaluators
 from wtb.loading import as_workflow, place_of, refuse_while_loading, source_of
 from wtb.notebooks import KnownFlows, notebook_progress
+from wtb.parity import check_parity, default_runners
 from wtb.runners import load_runner
 from wtb.runs import Run
 from wtb.settings import load_settings
@@ -258,7 +260,7 @@ class Bench:
         report = report or notebook_progress(plan.name) or (lambda progress: None)
         batch = self.services.batches.run(
             plan,
-            load_runner(plan.runner),
+            load_runner(plan.runner, ray_address=plan.ray_address),
             stop=stop or threading.Event(),
             on_planned=on_planned or _warn_of_calls_that_stay,
             on_progress=report,
@@ -274,6 +276,26 @@ class Bench:
         """
         stop = options.pop("stop", None) or threading.Event()
         return await awaited(lambda: self.batch(flow, stop=stop, **options), stop.set)
+
+    def parity(
+        self,
+        flow: Workflow | BatchTest | Any,
+        *,
+        sample: int = 5,
+        runners: Sequence[str] | None = None,
+        **options: Any,
+    ) -> ParityReport:
+        """Run a sample of a batch on several runners, and return how their results differ.
+
+        The report compares status, errors, final states, scores and files of each job. Times may differ. Each runner
+        runs every node anew, in a batch of its own that you can look at: `NAME on threads` and so on. External tools
+        are called once for each runner. The options are those of `BatchTest`.
+
+        - `sample`: how many cases to run, chosen at random; the same ones on each runner.
+        - `runners`: by default threads, processes, and Ray if it is installed.
+        """
+        refuse_while_loading()
+        return check_parity(self, _batch_test(flow, options), sample=sample, runners=runners or default_runners())
 
     def plan(self, flow: Workflow | BatchTest | Any, *, only: Sequence[str] = (), **options: Any) -> Forecast:
         """Return what `batch` would do with the same arguments, without running anything.

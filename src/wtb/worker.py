@@ -13,7 +13,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +28,7 @@ from wtb.bootstrap import Services, bootstrap
 from wtb.domain.batch import Batch
 from wtb.domain.cases import Case
 from wtb.domain.errors import WTBError
+from wtb.domain.job_attempt import RayIds
 from wtb.domain.runner import Assignment, JobBroke, JobReport, ResultSettled
 from wtb.domain.tool_answers import External
 from wtb.domain.variants import parse_label
@@ -44,13 +45,23 @@ _KEEP_CLAIMS_S = 5.0
 _log = logging.getLogger("wtb.worker")
 
 
-def join(services: Services, given: Assignment) -> BatchWorker:
-    """Join the batch of an assignment as a worker: load its code, and check that it is the planned code."""
+def join(
+    services: Services,
+    given: Assignment,
+    *,
+    folder: Path | None = None,
+    ray: Callable[[], RayIds | None] = lambda: None,
+) -> BatchWorker:
+    """Join the batch of an assignment as a worker: load its code, and check that it is the planned code.
+
+    `folder` is where the project folder lies here, if it was copied. `ray` returns Ray's ids for the job that runs.
+    """
 
     def plan_of(batch: Batch, order: WorkOrder, cases: Sequence[Case]) -> BatchPlan:
-        return load_plan(services, batch, order, cases)
+        here = order if folder is None else replace(order, code=order.code.moved_to(folder))
+        return load_plan(services, batch, here, cases)
 
-    return services.batches.join(given, plan_of)
+    return services.batches.join(given, plan_of, ray)
 
 
 def load_plan(services: Services, batch: Batch, order: WorkOrder, cases: Sequence[Case]) -> BatchPlan:
@@ -143,7 +154,7 @@ def serve(channel: Channel) -> None:
             channel.send({"refused": error_data(error)})
             return
         ended = threading.Event()
-        threading.Thread(target=_keep_claims, args=(worker, ended), name="wtb-claims", daemon=True).start()
+        threading.Thread(target=keep_claims, args=(worker, ended), name="wtb-claims", daemon=True).start()
         stop_listening = worker.listen(lambda key: _tell(channel, key))
         channel.send({"ready": worker.name})
         _work(worker, desk, channel)
@@ -153,11 +164,12 @@ def serve(channel: Channel) -> None:
 
 def _work(worker: BatchWorker, desk: _Desk, channel: Channel) -> None:
     while "run" in (message := desk.next()):
-        channel.send(report_data(_reported(worker, message["run"])))
+        channel.send(report_data(reported(worker, message["run"])))
     channel.send(report_data(worker.end()))
 
 
-def _reported(worker: BatchWorker, number: int) -> JobReport:
+def reported(worker: BatchWorker, number: int) -> JobReport:
+    """Let a worker run a job; an error that is not the job's own becomes its report."""
     try:
         return worker.run(number)
     except Exception as error:  # noqa: BLE001  the driver raises it
@@ -169,7 +181,8 @@ def _tell(channel: Channel, key: bytes) -> None:
     channel.send(report_data(ResultSettled(key)))
 
 
-def _keep_claims(worker: BatchWorker, ended: threading.Event) -> None:
+def keep_claims(worker: BatchWorker, ended: threading.Event) -> None:
+    """Extend what a worker has claimed every few seconds, until it has ended."""
     while not ended.wait(_KEEP_CLAIMS_S):
         try:
             worker.keep_claims()

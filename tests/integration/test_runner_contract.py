@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import wtb
+from tests.conftest import RUNNERS
 from tests.services import PostgresServer
 from wtb.application.batches.attempt import Progress
 from wtb.batches import load_batch
@@ -116,8 +117,10 @@ def _no_classes_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(REGISTERED, "_names", {})
 
 
-@pytest.fixture(params=["threads", "processes"])
+@pytest.fixture(params=RUNNERS)
 def project(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    if request.param == "ray":
+        request.getfixturevalue("ray_cluster")
     with wtb.Bench(folder=tmp_path / "wtb") as bench:
         yield Project(tmp_path, bench, request.param)
     sys.modules.pop("story", None)

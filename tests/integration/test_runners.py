@@ -60,8 +60,8 @@ def test_an_installed_package_offers_a_runner_by_name(tmp_path: Path, monkeypatc
     with wtb.Bench("memory://") as bench:
         result = bench.batch(flow(), cases=CASES, evaluators=[wtb.ExactMatch("answer")], runner="toy")
         assert result.status == "completed"
-        with pytest.raises(wtb.InvalidInput, match="there is no runner 'ray'; there are processes, threads, toy;"):
-            bench.batch(flow(), cases=CASES, evaluators=[wtb.ExactMatch("answer")], runner="ray")
+        with pytest.raises(wtb.InvalidInput, match="no runner 'dask'; there are processes, ray, threads, toy;"):
+            bench.batch(flow(), cases=CASES, evaluators=[wtb.ExactMatch("answer")], runner="dask")
 
 
 def test_what_is_no_runner_is_told_before_anything_runs(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from wtb.cli.commands.files import export
 from wtb.cli.commands.importing import import_group
 from wtb.cli.commands.init import init
 from wtb.cli.commands.look import history, ls, workflows
+from wtb.cli.commands.parity import parity
 from wtb.cli.commands.report import report
 from wtb.cli.commands.runs import pause, resume, run, stop
 from wtb.cli.commands.show import show_run
@@ -37,7 +38,7 @@ _WHOLE = 200
 GROUPS: dict[str, tuple[click.Command, ...]] = {
     "Run and look": (init, run, resume, pause, stop, ls, workflows, show_run, history, events, diff, export),
     "Go back and branch": (rollback, redo, fork, checkpoint, delete),
-    "Batches and verdicts": (batch, compare, effects, baseline, gate, report),
+    "Batches and verdicts": (batch, compare, effects, baseline, gate, report, parity),
     "Upkeep": (prune, doctor, db, import_group),
 }
 """All commands, grouped by task."""

@@ -28,16 +28,32 @@ class WorkerName:
     name: str
 
     @property
+    def machine(self) -> str:
+        """The machine, with what tells it from others of the same name."""
+        place = self.name.partition("/")[0]
+        return place.rpartition(":")[0] or place
+
+    @property
     def host(self) -> str:
         """The name of the machine."""
-        place = self.name.partition("/")[0]
-        machine = place.rpartition(":")[0] or place
-        return machine.rpartition("-")[0] or machine
+        return self.machine.rpartition("-")[0] or self.machine
 
     @property
     def pid(self) -> str:
         """The number of the process."""
         return self.name.partition("/")[2].partition("/")[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RayIds:
+    """The ids that Ray gave to an attempt: its logs and its dashboard name them."""
+
+    actor: str
+    task: str
+
+    def to_data(self) -> dict[str, str]:
+        """Return it as plain JSON."""
+        return {"actor": self.actor, "task": self.task}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +67,8 @@ class JobAttempt:
     ended: datetime
     reason: str | None = None
     """How the worker ended, if it was lost."""
+    ray: RayIds | None = None
+    """Ray's ids, if the attempt was made on Ray."""
 
     @property
     def host(self) -> str:
@@ -70,16 +88,18 @@ class JobAttempt:
             "started": None if self.started is None else self.started.isoformat(),
             "ended": self.ended.isoformat(),
             **({} if self.reason is None else {"reason": self.reason}),
+            **({} if self.ray is None else {"ray": self.ray.to_data()}),
         }
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> JobAttempt:
         """Read it from plain JSON."""
-        started = data["started"]
+        started, ray = data["started"], data.get("ray")
         return cls(
             worker=data["worker"],
             end=AttemptEnd(data["end"]),
             started=None if started is None else datetime.fromisoformat(started),
             ended=datetime.fromisoformat(data["ended"]),
             reason=data.get("reason"),
+            ray=None if ray is None else RayIds(actor=ray["actor"], task=ray["task"]),
         )

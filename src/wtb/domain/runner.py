@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from wtb.domain.batch import JobStatus
+from wtb.domain.job_attempt import RayIds
 from wtb.domain.spending import Spent
 
 Item = TypeVar("Item")
@@ -66,6 +67,7 @@ class JobLost:
     number: int
     worker: str
     reason: str
+    ray: RayIds | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,11 @@ class ResultSettled:
     """A worker has stored a result that other jobs may wait for, or has given up making it."""
 
     key: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerReady:
+    """A worker is ready for jobs, so more of them can be submitted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +93,7 @@ class WorkerEnded:
 JobReport = JobEnded | JobFailedForNow | JobWaits | JobRunsElsewhere | JobBroke
 """The outcome of an attempt at a job."""
 
-RunnerReport = JobReport | JobLost | ResultSettled | WorkerEnded
+RunnerReport = JobReport | JobLost | ResultSettled | WorkerReady | WorkerEnded
 """Everything that a runner can report; a runner of threads reports only the outcomes of jobs."""
 
 RunJob = Callable[[int], JobReport]
@@ -151,6 +158,18 @@ class WorkerRunner(Protocol):
 
     def assign(self, assignment: Assignment) -> None:
         """Give the workers their task; called once, before `start`."""
+        ...
+
+
+@runtime_checkable
+class ElasticRunner(Protocol):
+    """A skill of a Runner: its workers come and go, so the number of jobs that it takes changes."""
+
+    def capacity(self, *, ahead: bool) -> int:
+        """Return how many jobs may be submitted and not yet reported; `ahead`: count the next job of each worker too.
+
+        Called from the thread that submits jobs. A WorkerReady report says that the number has grown.
+        """
         ...
 
 

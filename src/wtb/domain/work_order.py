@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
+
+from wtb.domain.errors import InvalidInput
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +28,13 @@ class BatchCode:
     evaluators: tuple[Any, ...] = ()
     output: Any = None
     tools: Mapping[str, Any] = field(default_factory=dict)
+
+    def moved_to(self, folder: Path) -> BatchCode:
+        """Return where the code is in a copy of the project folder; raise InvalidInput if the copy lacks it."""
+        place, _, name = self.reference.rpartition(":")
+        if place.endswith(".py"):
+            place = str(folder / _inside(Path(place), Path(self.folder)))
+        return replace(self, reference=f"{place}:{name}", folder=str(folder))
 
     def to_data(self) -> dict[str, Any]:
         """Return it as plain JSON."""
@@ -48,6 +58,16 @@ class BatchCode:
             output=data["output"],
             tools=data["tools"],
         )
+
+
+def _inside(file: Path, folder: Path) -> Path:
+    try:
+        return file.relative_to(folder)
+    except ValueError:
+        raise InvalidInput(
+            f"{file} is not in {folder}, the folder that is copied to the workers; start the batch in the folder of "
+            "the project, which holds the file"
+        ) from None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -250,14 +250,15 @@ def _caller() -> FrameType | None:
 def _readers(frame: FrameType | None, kind: SourceKind) -> list[CodeType | None]:
     """Return the user's functions on the stack; [None] if there are none, [] if the read was not for a run.
 
-    Reads of source code for an import or a traceback are left out, because code is tracked as code; so are WTB's reads.
+    Reads of source code for an import or a traceback are left out, because code is tracked as code; so are the reads of
+    WTB itself, and of Ray for WTB.
     """
     if frame is None or frame.f_code.co_filename.endswith(_SOURCE_READERS):
         return []
     if kind is SourceKind.VARIABLE and _is_for_python(frame):
         return []
     found: dict[int, CodeType | None] = {}  # by id: hashing code would hash all its parts
-    is_for_a_run = False
+    is_for_a_run = has_met_wtb = False
     while frame is not None:  # keep this cheap: it runs for every frame of every read
         code = frame.f_code
         owner = _KINDS.get(code.co_filename) or _kind(code.co_filename)
@@ -266,6 +267,10 @@ def _readers(frame: FrameType | None, kind: SourceKind) -> list[CodeType | None]
             is_for_a_run = True
         elif owner == _WTB:
             if not is_for_a_run:
+                return []
+            has_met_wtb = True
+        elif owner == _RAY:
+            if not found and not has_met_wtb:
                 return []
         elif owner != _PYTHON:
             if owner == _IMPORT and not found and kind is not SourceKind.MODULE and not _is_data(frame):
@@ -289,8 +294,9 @@ def _is_data(frame: FrameType) -> bool:
     return is_asked and asks is not None and _kind(asks.f_code.co_filename) != _IMPORT
 
 
-_PYTHON, _WTB, _OWN, _LIBRARY, _IMPORT = range(1, 6)
+_PYTHON, _WTB, _OWN, _LIBRARY, _IMPORT, _RAY = range(1, 7)
 _KINDS: dict[str, int] = {}
+_RAY_FOLDER = f"-packages{os.sep}ray{os.sep}"
 
 
 def _kind(file: str) -> int:
@@ -308,6 +314,8 @@ def _kind_of(file: str) -> int:
         return _PYTHON
     if is_wtb_file(file):
         return _WTB
+    if _RAY_FOLDER in file:
+        return _RAY
     if is_own_file(file):
         return _OWN
     return _PYTHON if file.startswith(_stdlib()) and "-packages" not in file else _LIBRARY

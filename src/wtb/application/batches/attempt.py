@@ -16,6 +16,7 @@ from wtb.application.node_cache import NodeCache
 from wtb.domain.batch import Job, JobStatus
 from wtb.domain.errors import StorageUnavailable
 from wtb.domain.runner import (
+    ElasticRunner,
     JobBroke,
     JobEnded,
     JobFailedForNow,
@@ -27,6 +28,7 @@ from wtb.domain.runner import (
     Runner,
     RunnerReport,
     WorkerEnded,
+    WorkerReady,
 )
 from wtb.domain.spending import Budget, Spent
 
@@ -126,6 +128,7 @@ class BatchAttempt:
         self._workers = workers
         self._stop = stop
         self._on_progress = on_progress
+        self._budget = budget
         self._schedule = JobSchedule(pending, workers=workers, budget=budget, is_scoring_free=is_scoring_free)
         self._pending = {job.number: job for job in pending}
         self._news: queue.SimpleQueue[RunnerReport] = queue.SimpleQueue()
@@ -149,7 +152,7 @@ class BatchAttempt:
     def run(self, jobs: Jobs, runner: Runner) -> None:
         """Run until no job is left, or until it is stopped and the jobs that have started are finished."""
         stop_listening = self._cache.listen(self._result_settled)
-        runner.start(jobs.run, self._workers, self._reported)
+        runner.start(jobs.run, max(1, min(self._workers, len(self._pending))), self._reported)
         try:
             self._go_on(jobs, runner)
         except BaseException:
@@ -192,6 +195,9 @@ class BatchAttempt:
         if self._stop.is_set():
             self._schedule.stop()
         dropped = self.dropped
+        if isinstance(runner, ElasticRunner):
+            # A budget is checked before each job begins: a job that waits at a worker would have passed the check.
+            self._schedule.workers = runner.capacity(ahead=not self._budget.limits())
         for number in self._schedule.begin(self.spent()):
             runner.submit(number)
         for number in self._schedule.dropped[dropped:]:
@@ -231,6 +237,8 @@ class BatchAttempt:
                 self._lost(jobs, news)
             case WorkerEnded():
                 self.workers_ended.append(news)
+            case WorkerReady():
+                pass  # now there is room for more jobs
             case JobWaits(number, key):
                 self._schedule.waits_for(number, key)
                 if not self._cache.is_being_made(key):  # it was made before this job began to wait

@@ -23,6 +23,7 @@ from wtb.domain.cases import Case
 from wtb.domain.errors import WTBError
 from wtb.domain.event_catalogue import BatchCancelled, BatchCompleted, BatchFailed, BatchStarted
 from wtb.domain.events import Event
+from wtb.domain.job_attempt import RayIds
 from wtb.domain.observation import worker_trace
 from wtb.domain.ports import UnitOfWork
 from wtb.domain.runner import Assignment, Runner, WorkerRunner
@@ -107,8 +108,15 @@ class BatchTestRunner:
             batch = batch.noted(cores_used=usage.cores())
         return self._ended(batch, attempt, numbers)
 
-    def join(self, given: Assignment, plan_of: Callable[[Batch, WorkOrder, Sequence[Case]], BatchPlan]) -> BatchWorker:
+    def join(
+        self,
+        given: Assignment,
+        plan_of: Callable[[Batch, WorkOrder, Sequence[Case]], BatchPlan],
+        ray: Callable[[], RayIds | None] = lambda: None,
+    ) -> BatchWorker:
         """Join a batch that another process runs, as one of its workers; `plan_of` loads the code of the batch.
+
+        `ray` returns Ray's ids for the job that runs.
 
         Raise InvalidInput, naming the difference, if the code here differs from the code of that process.
         """
@@ -121,7 +129,14 @@ class BatchTestRunner:
         check_same(order, batch.record.made_of, plan, prints)
         attempt = AttemptRef(id=given.attempt_id, began_at=given.attempt_began_at)
         jobs = JobRunner(
-            services=services, plan=plan, batch=batch, prints=prints, trace_id=trace_id, jobs=(), attempt=attempt
+            services=services,
+            plan=plan,
+            batch=batch,
+            prints=prints,
+            trace_id=trace_id,
+            jobs=(),
+            attempt=attempt,
+            ray=ray,
         )
         return BatchWorker(services, jobs)
 

@@ -29,7 +29,7 @@ from wtb.domain.event_catalogue import EventType, NodeCompleted
 from wtb.domain.events import bodies
 from wtb.domain.execution import Execution, ExecutionStatus, Failure
 from wtb.domain.figures import NO_FIGURES
-from wtb.domain.job_attempt import AttemptEnd, JobAttempt, WorkerName
+from wtb.domain.job_attempt import AttemptEnd, JobAttempt, RayIds, WorkerName
 from wtb.domain.job_origin import JobOrigin
 from wtb.domain.job_record import JobRecord
 from wtb.domain.observation import Window
@@ -102,6 +102,8 @@ class JobRunner:
     """The attempt at the batch, which all its workers share."""
     spent_s: Callable[[], float] = lambda: 0.0
     """How long the batch has taken so far."""
+    ray: Callable[[], RayIds | None] = lambda: None
+    """Returns Ray's ids for the job that runs in this thread; None if Ray does not run it."""
     _work: dict[int, _Work] = field(init=False)
     _cases: Mapping[str, Case] = field(init=False)
 
@@ -184,6 +186,7 @@ class JobRunner:
             end=AttemptEnd.COMPLETED if job.status is JobStatus.COMPLETED else AttemptEnd.FAILED,
             started=work.started,
             ended=self.services.clock.now(),
+            ray=self.ray(),
         )
 
     def _save(self, job: Job, spent_s: float) -> None:

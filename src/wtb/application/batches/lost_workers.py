@@ -21,7 +21,12 @@ from wtb.domain.spending import Spent
 def with_lost_worker(uow: UnitOfWork, job: Job, report: JobLost, now: datetime) -> Job:
     """Return a job with one more lost worker. If it has lost too many, it has failed, as a dead letter."""
     lost = JobAttempt(
-        worker=report.worker, end=AttemptEnd.LOST, started=_started(uow, job), ended=now, reason=report.reason
+        worker=report.worker,
+        end=AttemptEnd.LOST,
+        started=_started(uow, job),
+        ended=now,
+        reason=report.reason,
+        ray=report.ray,
     )
     job = job.noted(attempts=(*job.record.attempts, lost))
     return job if len(job.record.lost_workers) < MOST_LOST_WORKERS else _dead(uow, job)

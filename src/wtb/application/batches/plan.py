@@ -59,6 +59,8 @@ class BatchPlan:
     workers: int = 1
     runner: str = "threads"
     """The name of the runner."""
+    ray_address: str | None = None
+    """The Ray cluster that runs the jobs; None if Ray starts on this machine, or another runner is used."""
     budget: Budget = field(default_factory=Budget)
     external: External = External.RUN
     code: BatchCode | None = None

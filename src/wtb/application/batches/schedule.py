@@ -17,7 +17,8 @@ class JobSchedule:
     """
 
     def __init__(self, jobs: Sequence[Job], *, workers: int, budget: Budget, is_scoring_free: bool = True) -> None:
-        self._workers = workers
+        self.workers = workers
+        """How many jobs run at a time."""
         self._budget = budget
         self._only_scored = {job.number for job in jobs if job.has_run and is_scoring_free}
         self._calls_left = {job.number for job in jobs if job.has_run and job.has_calls_left}
@@ -51,7 +52,7 @@ class JobSchedule:
 
     def begin(self, spent: Spent) -> Iterator[int]:
         """Yield the jobs to run now, one for each free worker; `spent` is what the batch has used so far."""
-        while self._ready and len(self._running) < self._workers:
+        while self._ready and len(self._running) < self.workers:
             number = self._ready.popleft()
             if number not in self._begun and self._may_not_begin(number, spent):
                 self.stop()

@@ -86,7 +86,12 @@ runner_name = click.option(
     "--runner",
     default=None,
     metavar="NAME",
-    help="What runs the jobs: threads, processes, an installed runner, or `file.py:Runner`.",
+    help="What runs the jobs: threads, processes, ray, an installed runner, or `file.py:Runner`.",
+)
+ray_address_option = click.option(
+    "--ray-address",
+    metavar="ADDRESS",
+    help="With --runner ray: the cluster, as `auto` or HOST:PORT. Without it, Ray starts on this machine.",
 )
 
 
@@ -110,6 +115,7 @@ def batch() -> None:
 )
 @workers_number
 @runner_name
+@ray_address_option
 @click.option(
     "--budget-usd", type=click.FloatRange(0), metavar="X", help="Start no more jobs once the batch has cost this much."
 )
@@ -143,6 +149,7 @@ def run(
     only: tuple[str, ...],
     workers: int | None,
     runner: str | None,
+    ray_address: str | None,
     budget_usd: float | None,
     budget_tokens: int | None,
     budget_s: float | None,
@@ -168,8 +175,15 @@ def run(
     The command exits with 3 if jobs or evaluators failed, if external calls could not be taken back, or if the budget
     ran out before all jobs were done.
     """
-    given = {"name": name, "cases": cases, "repeats": repeats, "workers": workers, "runner": runner}
-    given["external"] = external
+    given = {
+        "name": name,
+        "cases": cases,
+        "repeats": repeats,
+        "workers": workers,
+        "runner": runner,
+        "ray_address": ray_address,
+        "external": external,
+    }
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if no_share:
         changes["share"] = False
@@ -259,6 +273,7 @@ def delete_batch(*, name: str, url: str | None, as_json: bool) -> None:
 @cases_file
 @workers_number
 @runner_name
+@ray_address_option
 @url
 @as_json
 @example("wtb batch retry support_qa batch.py")
@@ -269,6 +284,7 @@ def retry(
     cases: Path | None,
     workers: int | None,
     runner: str | None,
+    ray_address: str | None,
     url: str | None,
     as_json: bool,
 ) -> None:
@@ -292,6 +308,7 @@ def retry(
             repeats=before.batch.record.repeats,
             workers=workers or test.workers,
             runner=runner or test.runner,
+            ray_address=ray_address or test.ray_address,
         )
         _run(bench, test, before.combinations, as_json=as_json)
 

@@ -1,0 +1,53 @@
+"""The project folder as it is copied to the workers of a Ray cluster: without what is ignored, and not too large."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from pathspec import GitIgnoreSpec
+
+from wtb.domain.errors import InvalidInput
+
+MOST_BYTES = 100_000_000
+_NEVER = (".git/", ".venv/", "venv/", ".wtb/", "__pycache__/", "node_modules/", ".mypy_cache/", ".pytest_cache/")
+_RULES = (".gitignore", ".rayignore")
+
+
+def project_runtime(folder: Path) -> dict[str, Any]:
+    """Return the part of Ray's `runtime_env` that copies a folder; raise InvalidInput if the folder is too large."""
+    rules = _rules(folder)
+    sizes = _sizes(folder, GitIgnoreSpec.from_lines(rules))
+    total = sum(sizes.values())
+    if total > MOST_BYTES:
+        largest = ", ".join(f"{name} ({size / 1e6:,.0f} MB)" for name, size in sizes.most_common(3))
+        raise InvalidInput(
+            f"{folder} has {total / 1e6:,.0f} MB, and at most {MOST_BYTES / 1e6:,.0f} MB are copied to the workers of "
+            f"a cluster. The largest parts are {largest}. Name what workers do not need in .rayignore (written like "
+            ".gitignore), or start the batch in a smaller folder"
+        )
+    return {"working_dir": str(folder), "excludes": rules}
+
+
+def _rules(folder: Path) -> list[str]:
+    rules = list(_NEVER)
+    for name in _RULES:
+        file = folder / name
+        if file.is_file():
+            rules += [line for line in file.read_text().splitlines() if line.strip() and not line.startswith("#")]
+    return rules
+
+
+def _sizes(folder: Path, ignored: GitIgnoreSpec) -> Counter[str]:
+    """Return the size of each file and folder at the top, without what is ignored."""
+    sizes = Counter[str]()
+    for here, folders, files in os.walk(folder):
+        place = Path(here).relative_to(folder)
+        folders[:] = [name for name in folders if not ignored.match_file(f"{(place / name).as_posix()}/")]
+        for name in files:
+            path = place / name
+            if not ignored.match_file(path.as_posix()):
+                sizes[path.parts[0]] += (folder / path).lstat().st_size
+    return sizes

@@ -1,0 +1,331 @@
+"""RayRunner: the jobs of a batch on a Ray cluster, one actor a worker.
+
+One thread does everything, so there are no locks: submitted jobs, answers of workers and failures come to it through a
+queue. A worker has up to two jobs: one runs, and the next one waits there, so that the worker need not wait for it.
+
+A failed call does not say whether the job has run. So the worker gets no more jobs, and is asked whether it lives:
+
+- The same process answers: the job may be running there. It is reported as running elsewhere, and its lease decides.
+- Another process answers, or none: the first of its jobs has lost its worker, and the next one had not begun.
+"""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from wtb.application.batches.worker_messages import error_from, report_from
+from wtb.domain.errors import WorkerFailed
+from wtb.domain.runner import (
+    Assignment,
+    JobBroke,
+    JobLost,
+    JobRunsElsewhere,
+    RunJob,
+    RunnerReport,
+    WorkerReady,
+)
+from wtb.infrastructure.runners.ray_cluster import RayCluster
+from wtb.infrastructure.runners.ray_messages import BeginWork
+from wtb.infrastructure.runners.ray_slot import RaySlot, SentJob, SlotState, new_actor
+from wtb.infrastructure.runners.shared_store import machine_here
+
+_PLACED_WITHIN_S = 60.0
+"""How long Ray may take to find a machine for the first worker."""
+_ANSWERS_WITHIN_S = 60.0
+"""How long a worker in doubt may take to answer."""
+_ENDS_WITHIN_S = 10.0
+_LOOK_S = 1.0
+_JOBS_A_WORKER = 2
+_MOST_FAILED_STARTS = 2
+"""How often a worker may end before it is ready, and is started again."""
+_LONG_S = 0.5
+"""A job that takes longer than this does not hold up the one behind it, if another worker is free."""
+
+
+class RayRunner:
+    """Workers as actors on a Ray cluster, which starts with the first job. `worker_class` returns their class."""
+
+    def __init__(self, worker_class: Callable[[], type], address: str | None = None) -> None:
+        self._worker_class = worker_class
+        self._address = address
+        self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._queued: deque[int] = deque()
+        self._slots: list[RaySlot] = []
+        self._cluster: RayCluster | None = None
+        self._error: BaseException | None = None
+        self._ready = 0
+        self._is_closed = False
+
+    def assign(self, assignment: Assignment) -> None:
+        folder = Path(assignment.settings["folder"])
+        self._probe = folder / f"probe-{assignment.attempt_id}"
+        self._work_to_do = BeginWork(
+            assignment=assignment,
+            machine=machine_here(),
+            folder=str(Path.cwd()),
+            path=sys.path,
+            probe=str(self._probe),
+        )
+
+    def start(self, run: RunJob, workers: int, report: Callable[[RunnerReport], None]) -> None:
+        self._workers, self._report = workers, report
+        self._thread = threading.Thread(target=self._work, name="wtb-ray", daemon=True)
+        self._thread.start()
+
+    def capacity(self, *, ahead: bool) -> int:
+        return max(1, self._ready * (_JOBS_A_WORKER if ahead else 1))
+
+    def submit(self, number: int) -> None:
+        self._events.put(partial(self._submitted, number))
+
+    def close(self) -> None:
+        self._events.put(self._closed)
+        self._thread.join()
+
+    # From here on, everything happens in one thread
+
+    def _work(self) -> None:
+        try:
+            while not self._is_closed or self._queued or any(slot.sent for slot in self._slots):
+                with suppress(queue.Empty):
+                    self._events.get(timeout=_LOOK_S)()
+                try:
+                    self._look()
+                    self._share_out()
+                except Exception as error:  # noqa: BLE001  nobody else would hear of it, and the batch would wait
+                    self._broke(error)
+        finally:
+            self._end()
+
+    def _submitted(self, number: int) -> None:
+        self._queued.append(number)
+        if self._cluster is None and self._error is None:
+            try:
+                self._connect()
+            except Exception as error:  # noqa: BLE001  the batch stops and raises it
+                self._broke(error)
+
+    def _closed(self) -> None:
+        self._is_closed = True
+
+    def _connect(self) -> None:
+        self._probe.parent.mkdir(parents=True, exist_ok=True)
+        self._probe.touch()
+        self._cluster = RayCluster(self._workers, self._address, Path(self._work_to_do.folder))
+        self._slots = [self._started() for _ in range(self._workers)]
+
+    def _started(self) -> RaySlot:
+        assert self._cluster is not None
+        slot = RaySlot(new_actor(self._cluster.ray, self._worker_class()))
+        self._ask(slot)
+        return slot
+
+    def _ask(self, slot: RaySlot) -> None:
+        """Ask a worker for its token."""
+        slot.ping(self._later(partial(self._answered, slot)))
+
+    def _later(self, handle: Callable[[Future[Any]], None]) -> Callable[[Future[Any]], None]:
+        """Return a function that any thread may call, and that lets this one handle the outcome of a call."""
+        return lambda future: self._events.put(partial(handle, future))
+
+    # Jobs
+
+    def _share_out(self) -> None:
+        """Send jobs to workers, first to those that have none."""
+        if self._error is not None:
+            while self._queued:
+                self._report(JobBroke(self._queued.popleft(), self._error))
+            return
+        ready = [slot for slot in self._slots if slot.state is SlotState.READY]
+        while self._queued and ready:
+            slot = min(ready, key=lambda slot: len(slot.sent))
+            if len(slot.sent) >= _JOBS_A_WORKER:
+                return
+            slot.run(self._queued.popleft(), self._job_done(slot))
+        if any(not slot.sent for slot in ready):
+            self._withdraw_one(ready)
+
+    def _job_done(self, slot: RaySlot) -> Callable[[SentJob, Future[Any]], None]:
+        return lambda job, future: self._events.put(partial(self._done, slot, job, future))
+
+    def _withdraw_one(self, ready: list[RaySlot]) -> None:
+        """Take back a job that waits behind a long one, for a worker that has none."""
+        for slot in ready:
+            if len(slot.sent) < _JOBS_A_WORKER or time.monotonic() - slot.sent[0].sent_at < _LONG_S:
+                continue
+            last = slot.sent[-1]
+            if not last.is_wanted_back:
+                slot.withdraw(last, self._later(partial(self._withdrew, slot, last)))
+                return
+
+    def _withdrew(self, slot: RaySlot, job: SentJob, future: Future[Any]) -> None:
+        if future.exception() is None and future.result() and job in slot.sent:
+            self._given_back(job)
+
+    def _given_back(self, job: SentJob) -> None:
+        if not job.withdrawn:
+            job.withdrawn = True
+            self._queued.append(job.number)
+
+    def _done(self, slot: RaySlot, job: SentJob, future: Future[Any]) -> None:
+        error = future.exception()
+        if error is None:
+            slot.sent.remove(job)
+            self._heard(job, future.result())
+        elif isinstance(error, self._errors.RayActorError):
+            job.failed = True
+            self._doubt(slot, error)
+        else:
+            slot.sent.remove(job)
+            self._report(JobBroke(job.number, WorkerFailed(f"Ray could not run job {job.number}: {error}")))
+
+    def _heard(self, job: SentJob, said: dict[str, Any]) -> None:
+        if "withdrawn" in said:
+            self._given_back(job)
+            return
+        for each in (*said["settled"], said["report"]):
+            self._report(report_from(each))
+
+    # Workers
+
+    @property
+    def _errors(self) -> Any:
+        assert self._cluster is not None
+        return self._cluster.ray.exceptions
+
+    def _answered(self, slot: RaySlot, future: Future[Any]) -> None:
+        """Handle the answer of a worker that starts, or is in doubt."""
+        error = future.exception()
+        if slot.state is SlotState.STARTING:
+            self._placed(slot, error, future)
+        elif slot.state is SlotState.IN_DOUBT and error is None and future.result() == slot.token:
+            self._move(slot, SlotState.READY)
+            for job in [job for job in slot.sent if job.failed]:
+                slot.sent.remove(job)
+                if not job.withdrawn:
+                    self._report(JobRunsElsewhere(job.number))
+        elif slot.state is SlotState.IN_DOUBT:
+            if isinstance(error, self._errors.ActorUnavailableError):
+                self._ask_later(slot)
+                return
+            slot.is_restarted = error is None
+            slot.token = future.result() if error is None else ""
+            self._move(slot, SlotState.LOST)
+
+    def _ask_later(self, slot: RaySlot) -> None:
+        timer = threading.Timer(_LOOK_S, lambda: self._events.put(partial(self._ask, slot)))
+        timer.daemon = True
+        timer.start()
+
+    def _placed(self, slot: RaySlot, error: BaseException | None, future: Future[Any]) -> None:
+        if error is not None:
+            if isinstance(error, self._errors.ActorUnavailableError):
+                self._ask_later(slot)
+            else:
+                self._broke(WorkerFailed(f"Ray could not start a worker: {error}"))
+            return
+        slot.token, slot.is_placed = future.result(), True
+        self._begin(slot)
+
+    def _begin(self, slot: RaySlot) -> None:
+        slot.begin(self._work_to_do.to_data(), self._later(partial(self._began, slot)))
+
+    def _began(self, slot: RaySlot, future: Future[Any]) -> None:
+        error = future.exception()
+        if isinstance(error, self._errors.RayActorError) and slot.failed_starts < _MOST_FAILED_STARTS:
+            slot.failed_starts += 1
+            self._ask_later(slot)  # Ray starts the process again
+        elif error is not None:
+            self._move(slot, SlotState.ENDED)
+            self._broke(WorkerFailed(f"a worker on Ray ended before it was ready: {error}"))
+        elif "refused" in future.result():
+            self._move(slot, SlotState.ENDED)
+            self._broke(error_from(future.result()["refused"]))
+        else:
+            slot.name = future.result()["ready"]
+            self._move(slot, SlotState.READY)
+            self._report(WorkerReady())
+
+    def _doubt(self, slot: RaySlot, error: BaseException) -> None:
+        """Give a worker no more jobs until it is known whether it lives."""
+        if slot.state is SlotState.READY:
+            slot.reason = _first_sentence(error)
+            self._move(slot, SlotState.IN_DOUBT)
+            self._ask(slot)
+
+    def _move(self, slot: RaySlot, state: SlotState) -> None:
+        slot.move(state)
+        self._ready = sum(slot.state is SlotState.READY for slot in self._slots)
+
+    def _look(self) -> None:
+        """Replace lost workers, and give up if Ray finds no machine for any."""
+        for slot in self._slots:
+            if slot.has_been(SlotState.IN_DOUBT, _ANSWERS_WITHIN_S):
+                self._move(slot, SlotState.LOST)
+            is_over = not slot.unanswered or slot.has_been(SlotState.LOST, _ANSWERS_WITHIN_S)
+            if slot.state is SlotState.LOST and is_over:
+                self._replace(slot)
+        late = [not slot.is_placed and slot.has_been(SlotState.STARTING, _PLACED_WITHIN_S) for slot in self._slots]
+        if late and all(late) and self._error is None:
+            assert self._cluster is not None
+            free = ", ".join(f"{name} {left:g}" for name, left in self._cluster.free_resources().items())
+            self._broke(
+                WorkerFailed(
+                    f"Ray found no machine for a worker within {_PLACED_WITHIN_S:.0f} s: each needs 1 CPU. Free now: "
+                    f"{free or 'nothing'}. End what uses the cluster, add machines, or ask for fewer workers"
+                )
+            )
+
+    def _replace(self, slot: RaySlot) -> None:
+        """Report the job that ran on a lost worker, send the others elsewhere, and start another worker."""
+        assert self._cluster is not None
+        mine = [job for job in slot.sent if not job.withdrawn]
+        slot.sent.clear()
+        for job in mine[:1]:
+            self._report(JobLost(job.number, slot.name, f"was lost: {slot.reason}", job.ids))
+        self._queued.extendleft(job.number for job in reversed(mine[1:]))
+        self._move(slot, SlotState.STARTING)
+        if slot.is_restarted:
+            slot.is_restarted = False
+            self._begin(slot)
+            return
+        with suppress(Exception):  # Ray may have ended it
+            self._cluster.ray.kill(slot.actor)
+        slot.actor = new_actor(self._cluster.ray, self._worker_class())
+        self._ask(slot)
+
+    def _broke(self, error: BaseException) -> None:
+        self._error = self._error or error
+        self._share_out()
+
+    # The end
+
+    def _end(self) -> None:
+        """Let the workers report what they have seen; end them, and the cluster if it is ours."""
+        self._probe.unlink(missing_ok=True)
+        if self._cluster is None:
+            return
+        ray = self._cluster.ray
+        ready = [slot for slot in self._slots if slot.state is SlotState.READY]
+        for call in [slot.actor.end.remote() for slot in ready]:
+            with suppress(self._errors.RayError):
+                self._report(report_from(ray.get(call, timeout=_ENDS_WITHIN_S)))
+        for slot in self._slots:
+            with suppress(Exception):  # it may have ended
+                ray.kill(slot.actor)
+        self._cluster.close()
+
+
+def _first_sentence(error: BaseException) -> str:
+    """Return the first line of what Ray says, without the rest of its advice."""
+    return str(error).strip().partition("\n")[0].partition(". ")[0]

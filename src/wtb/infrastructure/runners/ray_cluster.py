@@ -1,0 +1,116 @@
+"""RayCluster: a Ray cluster that runs the workers of a batch, on this machine or at an address."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from wtb.domain.errors import InvalidInput, WorkerFailed
+from wtb.infrastructure.runners.project_folder import project_runtime
+
+NAMESPACE = "wtb"
+_ANSWERS_WITHIN_S = 60.0
+"""How long a cluster at an address may take to answer; Ray itself tries for ever."""
+_OBJECT_STORE_BYTES = 80 * 1024 * 1024
+"""Ray's least. Only ids and short reports pass through Ray, and its default takes a third of the memory."""
+_QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # else Ray warns about its next release
+}
+
+
+def check_ray(address: str | None) -> None:
+    """Raise InvalidInput if Ray is not installed, or cannot be used at this address."""
+    if importlib.util.find_spec("ray") is None:
+        raise InvalidInput('runner="ray" needs Ray, which is not installed: pip install "workflow-test-bench[ray]"')
+    if address is not None and address.startswith("ray://"):
+        raise InvalidInput(
+            f"{address} is the address of a Ray Client server, which WTB does not use. Start the batch on a machine of "
+            "the cluster with the address `auto`, or with HOST:6379"
+        )
+
+
+class RayCluster:
+    """Our own cluster on this machine, one at an address, or the one that this process uses already."""
+
+    def __init__(self, workers: int, address: str | None, folder: Path) -> None:
+        address = address or os.environ.get("RAY_ADDRESS")
+        check_ray(address)
+        self.ray = _imported(is_local=_is_local(address))
+        self._is_ours = not self.ray.is_initialized()
+        if self._is_ours:
+            try:
+                self._connect(workers, address, folder)
+            except (ConnectionError, RuntimeError, ValueError) as error:
+                where = "on this machine" if address is None else f"at {address}"
+                raise WorkerFailed(f"there is no Ray cluster {where}: {error}") from error
+
+    def _connect(self, workers: int, address: str | None, folder: Path) -> None:
+        options: dict[str, Any] = {"namespace": NAMESPACE, "logging_level": logging.ERROR}
+        if _is_local(address):
+            options["_node_ip_address"] = "127.0.0.1"
+        if address is not None:
+            options["runtime_env"] = project_runtime(folder)
+            _within(_ANSWERS_WITHIN_S, lambda: self.ray.init(address=address, **options))
+            return
+        self.ray.init(
+            address="local",
+            num_cpus=workers,
+            object_store_memory=_OBJECT_STORE_BYTES,
+            include_dashboard=False,
+            **options,
+        )
+
+    def free_resources(self) -> Mapping[str, float]:
+        """Return what is free on all machines."""
+        found: Mapping[str, float] = self.ray.available_resources()
+        return found
+
+    def close(self) -> None:
+        """Leave the cluster; end it if it is our own."""
+        if self._is_ours:
+            self.ray.shutdown()
+
+
+def _within(timeout_s: float, call: Callable[[], object]) -> None:
+    """Call a function that may never return; raise ConnectionError if it takes too long."""
+    done: Future[None] = Future()
+
+    def work() -> None:
+        try:
+            call()
+        except BaseException as error:  # noqa: BLE001  raised below
+            done.set_exception(error)
+        else:
+            done.set_result(None)
+
+    threading.Thread(target=work, name="wtb-ray-connect", daemon=True).start()
+    try:
+        done.result(timeout_s)
+    except TimeoutError as error:
+        raise ConnectionError(f"nobody answered within {timeout_s:.0f} s; check the address") from error
+
+
+def _is_local(address: str | None) -> bool:
+    """Whether a cluster is on this machine only, and so listens on 127.0.0.1."""
+    return address is None or address.startswith(("127.0.0.1:", "localhost:"))
+
+
+def _imported(*, is_local: bool) -> Any:
+    """Import Ray. It reads variables when it is imported; a local cluster listens on 127.0.0.1 only."""
+    quiet = {**_QUIET, **({"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"} if is_local else {})}
+    added = [name for name in quiet if name not in os.environ]
+    os.environ.update({name: quiet[name] for name in added})
+    try:
+        import ray
+    finally:
+        for name in added:
+            if name not in _QUIET:
+                del os.environ[name]
+    return ray

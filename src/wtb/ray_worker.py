@@ -1,0 +1,108 @@
+"""RayWorker: a worker of a batch as a Ray actor. It follows the same protocol as `wtb.worker`, in calls, not in lines.
+
+Ray runs `begin`, `run` and `end` one after the other in one thread. `ping` and `withdraw` have a thread of their own,
+so that they answer while a job runs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from wtb.application.batches.worker import BatchWorker
+from wtb.application.batches.worker_messages import error_data, report_data
+from wtb.bootstrap import Services, bootstrap
+from wtb.domain.job_attempt import RayIds
+from wtb.domain.runner import Assignment, ResultSettled
+from wtb.infrastructure.runners.ray_messages import BeginWork
+from wtb.infrastructure.runners.shared_store import check_shared_store
+from wtb.settings import settings_from
+from wtb.worker import join, keep_claims, reported
+
+
+class RayWorker:
+    """One worker. A restarted actor has another token, and knows nothing of what ran before."""
+
+    def __init__(self) -> None:
+        self._token = uuid.uuid4().hex
+        self._ended = threading.Event()
+        self._settled: list[bytes] = []
+        self._turn = threading.Lock()
+        self._begun: set[int] = set()
+        self._withdrawn: set[int] = set()
+        self._services: Services | None = None
+        self._worker: BatchWorker | None = None
+
+    def ping(self) -> str:
+        """Return a token that no other worker has."""
+        return self._token
+
+    def begin(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Join a batch; return that this worker is ready, or why it refuses."""
+        given = BeginWork.from_data(message)
+        try:
+            check_shared_store(given)
+            folder = _go_to_project(given)
+            self._services = bootstrap(settings_from(given.assignment.settings))
+            self._worker = self._joined(self._services, given.assignment, folder)
+        except Exception as error:  # noqa: BLE001  whatever the user's module raises, the driver says it
+            return {"refused": error_data(error)}
+        return {"ready": self._worker.name}
+
+    def _joined(self, services: Services, given: Assignment, folder: Path | None) -> BatchWorker:
+        worker = join(services, given, folder=folder, ray=_ray_ids)
+        worker.listen(self._settled.append)
+        threading.Thread(target=keep_claims, args=(worker, self._ended), name="wtb-claims", daemon=True).start()
+        return worker
+
+    def run(self, number: int) -> dict[str, Any]:
+        """Run a job; return its report and the results that were settled meanwhile, or that it was withdrawn."""
+        assert self._worker is not None
+        with self._turn:
+            if number in self._withdrawn:
+                self._withdrawn.discard(number)
+                return {"withdrawn": number}
+            self._begun.add(number)
+        report = report_data(reported(self._worker, number))
+        with self._turn:
+            self._begun.discard(number)
+        settled, self._settled[:] = [report_data(ResultSettled(key)) for key in self._settled], []
+        return {"report": report, "settled": settled}
+
+    def withdraw(self, number: int) -> bool:
+        """Take back a job that waits here behind another one; return False if it has begun."""
+        with self._turn:
+            if number in self._begun:
+                return False
+            self._withdrawn.add(number)
+            return True
+
+    def end(self) -> dict[str, Any]:
+        """Return what only this worker has seen, and close the store."""
+        assert self._worker is not None
+        assert self._services is not None
+        report = report_data(self._worker.end())
+        self._ended.set()
+        self._services.close()
+        return report
+
+
+def _go_to_project(given: BeginWork) -> Path | None:
+    """Work in the folder of the project, as the process that runs the batch does; return the folder if it is a copy."""
+    if ray.get_runtime_context().runtime_env.get("working_dir"):
+        return Path.cwd()  # Ray has made the copy and has gone there
+    os.chdir(given.folder)
+    sys.path[:] = [*given.path, *(each for each in sys.path if each not in given.path)]
+    return None
+
+
+def _ray_ids() -> RayIds:
+    context = ray.get_runtime_context()
+    return RayIds(actor=str(context.get_actor_id()), task=str(context.get_task_id()))
