@@ -20,12 +20,12 @@ from wtb.cli.output import (
     echo,
     print_table,
     print_with_texts,
-    printable,
     shown,
     size,
     text_of,
     to_json,
 )
+from wtb.domain.printable import printable
 
 
 @pytest.mark.parametrize(

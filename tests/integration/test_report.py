@@ -237,6 +237,15 @@ def test_what_users_give_is_never_markup(bench: wtb.Bench, tmp_path: Path) -> No
     assert "\n# x" not in markdown
 
 
+def test_the_markdown_holds_no_control_characters(bench: wtb.Bench, tmp_path: Path) -> None:
+    hostile = "\x1b[2J\x9b31m\u202e\x08"
+    given = [{"id": f"{hostile}{n}", "input": {"n": n}} for n in range(8)]
+    result = bench.batch(flow({"broken": -0.1}), name=hostile, cases=given, evaluators=[Answer()])
+    _, markdown = pages(result, tmp_path)
+    assert r"\x1b[2J" in markdown.replace("\\\\", "\\").replace("\\[", "[")
+    assert not set(hostile) & set(markdown) - set("[2J31m")
+
+
 def test_the_page_needs_nothing_from_elsewhere(bench: wtb.Bench, tmp_path: Path) -> None:
     result = bench.batch(flow({"much": 0.5}), cases=cases(), evaluators=[Answer(), wtb.Latency()])
     page, _ = pages(result, tmp_path)

@@ -10,7 +10,6 @@ import inspect
 import json
 import math
 import sys
-import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
 from datetime import datetime, timedelta
@@ -24,6 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from wtb.domain.display import small_number
+from wtb.domain.printable import printable_lines
 from wtb.domain.secrets import Masker
 from wtb.domain.values import Legible
 
@@ -32,9 +32,6 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 _STDOUT = "wtb.stdout"
 
 _MASKER = Masker()
-
-_HARMLESS = "\t\u200c\u200d"
-"""Python calls these unprintable, but texts need them: tabs, and the joiners of letters and emoji."""
 
 _LARGE_INT_BITS = 14_000
 """Python refuses to write integers of more than 4,300 decimal digits."""
@@ -99,7 +96,7 @@ def echo_facts(facts: Mapping[str, str]) -> None:
 
 def echo_state(state: Mapping[str, Any]) -> None:
     """Print a state for people as JSON. Values of secret keys are masked here, but not with --json."""
-    click.echo(_lines(to_json(_MASKER.data(_plain(state)), indent=2)))
+    click.echo(printable_lines(to_json(_MASKER.data(_plain(state)), indent=2)))
 
 
 def confirm(question: str) -> None:
@@ -112,7 +109,7 @@ class Terminal(Console):
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
-            yield segment if segment.control else Segment(_lines(segment.text), segment.style)
+            yield segment if segment.control else Segment(printable_lines(segment.text), segment.style)
 
     @classmethod
     def whole_lines(cls, *, soft_wrap: bool = False) -> Terminal:
@@ -306,23 +303,9 @@ def size(size_bytes: int) -> str:
     return f"{number:.1f} TB"
 
 
-def printable(text: str) -> str:
-    """Return a text that cannot affect a terminal: control characters and invalid text become escapes."""
-    if text.isprintable():
-        return text
-    return "".join(
-        char if char.isprintable() or char in _HARMLESS or unicodedata.category(char) == "Zs" else ascii(char)[1:-1]
-        for char in text
-    )
-
-
 def shown(text: str) -> str:
     """Return a text for people: secrets are masked, and control characters except newlines become escapes."""
-    return _lines(_MASKER.text(text))
-
-
-def _lines(text: str) -> str:
-    return "\n".join(map(printable, text.split("\n")))
+    return printable_lines(_MASKER.text(text))
 
 
 def cut(text: str, longest: int) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from wtb.domain.printable import printable, printable_lines
 from wtb.domain.secrets import Masker
 from wtb.domain.values import legible
 
@@ -125,16 +126,12 @@ def plural(number: int, noun: str, ending: str = "s") -> str:
 
 
 def _text_rows(table: DisplayTable) -> Iterable[str]:
-    rows = [table.headings, *(tuple(_one_line(cell) for cell in row) for row in table.rows[:_MOST_ROWS])]
+    rows = [table.headings, *(tuple(map(printable, row)) for row in table.rows[:_MOST_ROWS])]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     yield ""
     for row in rows:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
     yield from _rest(table)
-
-
-def _one_line(text: str) -> str:
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def _html_table(table: DisplayTable) -> str:
@@ -155,4 +152,4 @@ def _rest(table: DisplayTable) -> list[str]:
 
 
 def _escaped(text: str) -> str:
-    return html.escape("".join(char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text))
+    return html.escape(printable_lines(text))

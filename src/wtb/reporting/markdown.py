@@ -9,6 +9,7 @@ from itertools import accumulate
 
 from wtb.batch_results import JobResult
 from wtb.domain.evaluation import Direction, Metric
+from wtb.domain.printable import printable
 from wtb.domain.statistics.verdicts import Finding
 from wtb.reporting.content import NumberFormat, Report, Row, Trouble, counted
 
@@ -160,7 +161,7 @@ def _folded(title: str, text: str) -> str:
 
 def _plain(text: str) -> str:
     """Return a text that Markdown shows as it is, on one line; a name after an @ notifies nobody."""
-    return _outside_code(" ".join(text.split()))
+    return _outside_code(printable(" ".join(text.split())))
 
 
 def _outside_code(text: str) -> str:

@@ -23,13 +23,13 @@ from wtb.cli.output import (
     echo,
     print_table,
     print_with_texts,
-    printable,
     shown,
 )
 from wtb.cli.views.run_ids import short_ids
 from wtb.domain.batch import JobStatus
 from wtb.domain.display import figure
 from wtb.domain.evaluation import Metric
+from wtb.domain.printable import printable
 from wtb.domain.spending import Spent
 from wtb.domain.statistics.measurement import is_measured
 from wtb.infrastructure.evaluators.builtin import Latency
