@@ -15,6 +15,8 @@ from wtb.application.time_travel.rollback_executor import RollbackExecutor, Roll
 from wtb.bench import Bench
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.errors import Conflict, InvalidInput, InvalidTransition, StateNotSerialisable
+from wtb.domain.event_catalogue import RollbackCompleted
+from wtb.domain.events import bodies
 from wtb.domain.execution import ExecutionStatus
 from wtb.domain.tools import ToolCall
 from wtb.flow import Workflow
@@ -518,3 +520,29 @@ def test_redo_leaves_what_was_begun_in_vain_since_the_rollback(bench: Bench) -> 
     run.checkpoint("here")
     run = run.resume()
     assert run.resume(answer="yes").state == {"answer": "yes"}
+
+
+def test_the_event_of_a_rollback_names_each_node_visit_that_was_undone(bench: Bench, desk: Desk) -> None:
+    run = bench.run(fine(desk), {}, fine_grained=True)
+    run.rollback(0)
+    assert undone_nodes(run) == ("node#1", "end#1"), "a node that saved several checkpoints is named once"
+    run.redo()
+    assert undone_nodes(run) == ("node#1", "end#1")
+
+    wide = Workflow("wide")
+    wide.add_node("first", lambda state: {"first": 1}, start=True)
+    wide.add_node("left", lambda state: {"left": 1})
+    wide.add_node("right", lambda state: {"right": 1})
+    wide.add_node("last", lambda state: {"last": 1})
+    wide.edge("first", "left")
+    wide.edge("first", "right")
+    wide.edge(["left", "right"], "last")
+    wide.edge("last", wtb.END)
+    run = bench.run(wide, {})
+    run.rollback("first")
+    assert undone_nodes(run) == ("left#1", "right#1", "last#1")
+
+
+def undone_nodes(run: Run) -> tuple[str, ...]:
+    """Return the nodes that the last rollback or redo names."""
+    return list(bodies(run.events(types="rollback"), RollbackCompleted))[-1].nodes

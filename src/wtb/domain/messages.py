@@ -7,7 +7,8 @@ from typing import Any
 
 def is_message(value: Any) -> bool:
     """Whether a value is a LangChain message."""
-    return any(
-        kind.__name__ == "BaseMessage" and kind.__module__.startswith("langchain_core.messages")
-        for kind in type(value).__mro__
+    kind = type(value)
+    return kind.__module__ != "builtins" and any(
+        base.__name__ == "BaseMessage" and base.__module__.startswith("langchain_core.messages")
+        for base in kind.__mro__
     )

@@ -258,7 +258,9 @@ class RollbackRepositoryContract(StoryFixtures):
                 uow.commit()
             with storage.unit_of_work(readonly=True) as uow:
                 assert uow.rollbacks.list_rollbacks(story.id) == (stage,)
+                assert uow.rollbacks.count_rollbacks(story.id) == 1
                 assert uow.rollbacks.list_rollbacks(ExecutionId("no-such-id")) == ()
+                assert uow.rollbacks.count_rollbacks(ExecutionId("no-such-id")) == 0
 
     def test_journals_are_listed_in_the_order_of_their_making(self, storage: Storage, story: Story) -> None:
         (start,) = story.line({})

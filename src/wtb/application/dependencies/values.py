@@ -436,7 +436,7 @@ def _version(package: str) -> str:
     if package in sys.stdlib_module_names or is_own_module(package):
         return ""
     with suppress(metadata.PackageNotFoundError):
-        return metadata.version(package)
+        return metadata.version("workflow-test-bench" if package == "wtb" else package)  # saves the search below
     names = _distributions().get(package, ())
     return metadata.version(names[0]) if names else ""
 

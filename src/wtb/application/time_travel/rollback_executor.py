@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from datetime import timedelta
 
 from wtb.application.runs.reversals import Doubt, RedoDiverged, ReversalFailed, Reversals
 from wtb.application.runs.steps import Position
+from wtb.application.time_travel.journals import last_undone, told_apart
 from wtb.application.workspaces import Workspaces
 from wtb.domain.checkpoint import Checkpoint, NodeRun, NodeStatus
 from wtb.domain.errors import LeaseLost, WTBError
@@ -16,9 +16,9 @@ from wtb.domain.event_catalogue import CheckpointRestored, RollbackCompleted, Ro
 from wtb.domain.events import Event
 from wtb.domain.execution import Execution, ExecutionStatus, Pause, PauseKind
 from wtb.domain.files import FileCommitId
-from wtb.domain.ids import CheckpointId, ExecutionId
+from wtb.domain.ids import CheckpointId
 from wtb.domain.ports import NO_TELEMETRY, Clock, Measure, Storage, Telemetry, UnitOfWork, measured
-from wtb.domain.rollback import Rollback, RollbackDirection, RollbackStatus, can_reverse, chosen, redoable
+from wtb.domain.rollback import Rollback, RollbackDirection, RollbackStatus, can_reverse, chosen
 from wtb.domain.secrets import Masker
 from wtb.domain.tools import CallStatus, Tool, ToolCall
 from wtb.domain.values import evolve
@@ -235,7 +235,7 @@ class RollbackExecutor:
         with self._storage.unit_of_work() as uow:
             execution = uow.executions.get(at.execution.id).released(at.token, now)  # naming may have changed it
             uow.executions.save(execution, token=at.token)
-            uow.rollbacks.save(_told_apart(uow, journal))
+            uow.rollbacks.save(told_apart(journal, uow.rollbacks.list_rollbacks(execution.id)))
             uow.events.append(Event.of(self._outcome(uow, at, journal, at.head), stream=execution.id, at=now))
             uow.commit()
         return execution
@@ -248,9 +248,10 @@ class RollbackExecutor:
         pause = Pause(reason=reason if was_done else f"{journal.direction} given up", kind=PauseKind.MOVED)
         execution = at.execution.moved_to(ExecutionStatus.PAUSED, now, pause=pause)
         with self._storage.unit_of_work() as uow:
-            journal = _told_apart(uow, journal)
+            journals = uow.rollbacks.list_rollbacks(execution.id)
+            journal = told_apart(journal, journals)
             if was_done:
-                for run in _left_or_taken_up(uow, at, journal, head):
+                for run in _left_or_taken_up(uow, at, journal, head, journals):
                     uow.node_runs.save(run)
                 is_back = journal.direction is RollbackDirection.ROLLBACK and head.id != at.head.id
                 move = uow.branches.rewind if is_back else uow.branches.move_head
@@ -291,9 +292,16 @@ def _nodes_between(uow: UnitOfWork, one: Checkpoint, other: Checkpoint) -> tuple
     """Return the last node visits between two checkpoints of one line, oldest first."""
     newer, steps = max(one, other, key=lambda each: each.step), abs(one.step - other.step)
     line = uow.pages.list_line(newer.id, limit=min(steps, _TOLD)) if steps else ()
-    ids = {checkpoint.id for checkpoint in line}
-    runs = uow.node_runs.list_leading_to(newer.execution_id, line) if line else ()
-    return tuple(f"{run.node}#{run.visit}" for run in runs if run.last_id in ids)
+    joins = [checkpoint for checkpoint in line if checkpoint.node_run_id is None]  # parallel nodes ended there
+    joined = uow.node_runs.list_leading_to(newer.execution_id, joins) if joins else ()
+    return tuple(visit for checkpoint in line for visit in _visits_at(checkpoint, joined))
+
+
+def _visits_at(checkpoint: Checkpoint, joined: Sequence[NodeRun]) -> Sequence[str]:
+    """Return the node visits that ended at a checkpoint; `joined` holds those of parallel nodes."""
+    if checkpoint.node_run_id is None:
+        return [f"{run.node}#{run.visit}" for run in joined if run.last_id == checkpoint.id]
+    return () if checkpoint.is_inside else (f"{checkpoint.node}#{checkpoint.visit}",)
 
 
 def _calls_of(uow: UnitOfWork, journal: Rollback) -> list[ToolCall]:
@@ -301,33 +309,9 @@ def _calls_of(uow: UnitOfWork, journal: Rollback) -> list[ToolCall]:
     return [call for run in runs for call in uow.tool_calls.list_calls(journal.execution_id, run)]
 
 
-def _told_apart(uow: UnitOfWork, journal: Rollback) -> Rollback:
-    """Return the journal with an end time that no other journal of the run has.
-
-    By that time, a redo finds the node runs that a rollback left behind.
-    """
-    ended_at = journal.ended_at
-    assert ended_at is not None
-    taken = {other.ended_at for other in uow.rollbacks.list_rollbacks(journal.execution_id)}
-    while ended_at in taken:
-        ended_at += timedelta(microseconds=1)
-    return replace(journal, ended_at=ended_at)
-
-
-def open_journal(storage: Storage, execution_id: ExecutionId) -> Rollback | None:
-    """Return the newest unfinished journal of a run; None if there is none."""
-    with storage.unit_of_work(readonly=True) as uow:
-        journals = uow.rollbacks.list_rollbacks(execution_id)
-    return next((journal for journal in reversed(journals) if journal.is_open), None)
-
-
-def last_undone(uow: UnitOfWork, at: Position) -> Rollback | None:
-    """Return the rollback that the next redo reverses."""
-    found = uow.rollbacks.list_rollbacks(at.execution.id)
-    return redoable([journal for journal in found if journal.branch_id == at.branch.id])
-
-
-def _left_or_taken_up(uow: UnitOfWork, at: Position, journal: Rollback, head: Checkpoint) -> list[NodeRun]:
+def _left_or_taken_up(
+    uow: UnitOfWork, at: Position, journal: Rollback, head: Checkpoint, journals: Sequence[Rollback]
+) -> list[NodeRun]:
     """Return the node runs to change at the target: a rollback skips those that began there, a redo revives them."""
     begun = [run for run in uow.node_runs.list_leading_to(at.execution.id, [head]) if _was_begun_at(run, at, head)]
     current = [run for run in begun if run.status is not NodeStatus.SKIPPED]
@@ -335,7 +319,7 @@ def _left_or_taken_up(uow: UnitOfWork, at: Position, journal: Rollback, head: Ch
     left = [run.ended(NodeStatus.SKIPPED, journal.ended_at) for run in current]
     if journal.direction is RollbackDirection.ROLLBACK:
         return left
-    undone = last_undone(uow, at)
+    undone = last_undone(journals, at)
     assert undone is not None
     again = [run for run in begun if run.status is NodeStatus.SKIPPED and run.ended_at == undone.ended_at]
     begun_since = left if head.id == at.head.id else []  # after a rollback to the run's own position and a new try

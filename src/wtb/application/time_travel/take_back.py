@@ -11,7 +11,8 @@ from wtb.application.runs.leases import Leases, alone, check_not_rolling_back
 from wtb.application.runs.recorder import Recorder
 from wtb.application.runs.reversals import Reversals
 from wtb.application.runs.steps import Position
-from wtb.application.time_travel.rollback_executor import RollbackExecutor, open_journal
+from wtb.application.time_travel.journals import Journals
+from wtb.application.time_travel.rollback_executor import RollbackExecutor
 from wtb.domain.event_catalogue import ExecutionPaused
 from wtb.domain.events import Event
 from wtb.domain.execution import Execution, ExecutionStatus, Pause, PauseKind
@@ -41,7 +42,7 @@ class TakeBack:
     ) -> None:
         self._storage = storage
         self._clock = clock
-        self._ids = ids
+        self._journals = Journals(storage, clock, ids)
         self._recorder = recorder
         self._leases = leases
         self._heartbeat = heartbeat
@@ -59,7 +60,7 @@ class TakeBack:
             with self.held(execution_id) as at:
                 check_not_rolling_back(at.execution)
                 # An earlier journal may lack calls that were made since; the next round has them.
-                self._executor.carry_out(at, open_journal(self._storage, execution_id) or self._journal(at))
+                self._executor.carry_out(at, self._journals.find_open(execution_id) or self._journal(at))
 
     def _list_calls(self, execution_id: ExecutionId) -> list[ToolCall]:
         """Return the calls to undo, in order, without those that somebody wants to keep."""
@@ -72,21 +73,10 @@ class TakeBack:
         return in_order_of_undoing(own, self._reversals.find_tool)
 
     def _journal(self, at: Position) -> Rollback:
+        here = at.head.id
         calls = keys_of(self._list_calls(at.execution.id))
-        with self._storage.unit_of_work(readonly=True) as uow:
-            number = len(uow.rollbacks.list_rollbacks(at.execution.id))
-        return Rollback(
-            id=self._ids.new(),
-            number=number,
-            execution_id=at.execution.id,
-            branch_id=at.branch.id,
-            direction=RollbackDirection.TAKE_BACK,
-            head_id=at.head.id,
-            target_id=at.head.id,
-            safety_id=at.head.id,
-            calls=calls,
-            created_by=self._user,
-            created_at=self._clock.now(),
+        return self._journals.new(
+            RollbackDirection.TAKE_BACK, at, target=here, safety=here, calls=calls, created_by=self._user
         )
 
     @contextmanager

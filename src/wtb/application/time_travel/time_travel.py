@@ -15,7 +15,8 @@ from wtb.application.runs.recorder import Recorder
 from wtb.application.runs.recovery import is_open
 from wtb.application.runs.reversals import Doubt, Reversals
 from wtb.application.runs.steps import Position
-from wtb.application.time_travel.rollback_executor import RollbackExecutor, last_undone, open_journal
+from wtb.application.time_travel.journals import Journals, last_undone
+from wtb.application.time_travel.rollback_executor import RollbackExecutor
 from wtb.application.time_travel.run_editor import STILL, check_still, resolved
 from wtb.application.workspaces import PreparedCommit, Workspaces
 from wtb.domain.checkpoint import Checkpoint, NodeRun
@@ -23,11 +24,10 @@ from wtb.domain.errors import CheckpointNotFound, Conflict, InvalidInput, Invali
 from wtb.domain.execution import Execution, ExecutionStatus
 from wtb.domain.files import EMPTY_TREE, FileCommitId, TreeDelta, diff
 from wtb.domain.history import ExecutionHistory
-from wtb.domain.ids import CheckpointId, ExecutionId, NodeRunId
+from wtb.domain.ids import ExecutionId, NodeRunId
 from wtb.domain.ports import NO_TELEMETRY, Clock, Ids, Owners, Storage, Telemetry, UnitOfWork
 from wtb.domain.rollback import (
     HEADS,
-    CallKey,
     CannotUndo,
     Rollback,
     RollbackDirection,
@@ -61,7 +61,7 @@ class TimeTravel:
     ) -> None:
         self._storage = storage
         self._clock = clock
-        self._ids = ids
+        self._journals = Journals(storage, clock, ids)
         self._workspaces = workspaces
         self._recorder = recorder
         self._head_editor = head_editor
@@ -103,8 +103,14 @@ class TimeTravel:
             if plan.irreversible and not allow_irreversible:
                 raise CannotUndo(_cannot_undo(plan.irreversible))
             safety, goal = self._safety(at, plan.target, files=files, created_by=created_by)
-            calls = keys_of(plan.reverse)
-            journal = self._journal(RollbackDirection.ROLLBACK, at, goal.id, safety.id, calls, created_by or self._user)
+            journal = self._journals.new(
+                RollbackDirection.ROLLBACK,
+                at,
+                target=goal.id,
+                safety=safety.id,
+                calls=keys_of(plan.reverse),
+                created_by=created_by or self._user,
+            )
             self._executor(journal.created_by).carry_out(at, journal)
         return plan
 
@@ -140,9 +146,13 @@ class TimeTravel:
         with self._claimed(execution_id) as at:
             last = self._last_rollback(at)
             self._keep_changes(at, created_by)
-            calls = tuple(reversed(last.calls))
-            journal = self._journal(
-                RollbackDirection.REDO, at, last.head_id, last.safety_id, calls, created_by or self._user
+            journal = self._journals.new(
+                RollbackDirection.REDO,
+                at,
+                target=last.head_id,
+                safety=last.safety_id,
+                calls=tuple(reversed(last.calls)),
+                created_by=created_by or self._user,
             )
             return self._executor(journal.created_by).carry_out(at, journal)
 
@@ -207,31 +217,6 @@ class TimeTravel:
             uow.commit()
         return safety, target
 
-    def _journal(  # noqa: PLR0917  a private constructor for a value with many fields
-        self,
-        direction: RollbackDirection,
-        at: Position,
-        target_id: CheckpointId,
-        safety_id: CheckpointId,
-        calls: tuple[CallKey, ...],
-        created_by: str | None,
-    ) -> Rollback:
-        with self._storage.unit_of_work(readonly=True) as uow:
-            number = len(uow.rollbacks.list_rollbacks(at.execution.id))
-        return Rollback(
-            id=self._ids.new(),
-            number=number,
-            execution_id=at.execution.id,
-            branch_id=at.branch.id,
-            direction=direction,
-            head_id=at.head.id,
-            target_id=target_id,
-            safety_id=safety_id,
-            calls=calls,
-            created_by=created_by,
-            created_at=self._clock.now(),
-        )
-
     def _present_files(self, at: Position) -> PreparedCommit | None:
         """Return the current files of the folder, if it held the files of the head and a person has changed them."""
         if at.head.file_commit is None:
@@ -262,13 +247,13 @@ class TimeTravel:
     def _half_done(self, execution_id: ExecutionId, *, take_over: bool) -> Iterator[tuple[Position, Rollback]]:
         """Take over an unfinished rollback, unless a living process is working on it."""
         at = self._recorder.load(execution_id)
-        journal = open_journal(self._storage, execution_id)
+        journal = self._journals.find_open(execution_id)
         is_rolling_back = at.execution.status is ExecutionStatus.ROLLING_BACK
         if not is_rolling_back and (journal is None or journal.direction is not RollbackDirection.TAKE_BACK):
             raise InvalidTransition(f"run {execution_id!r} is {at.execution.status}; there is no rollback to finish")
         with alone(at):
             at = replace(at, execution=self._leases.taken(at.execution, take_over=take_over))
-            journal = open_journal(self._storage, execution_id)
+            journal = self._journals.find_open(execution_id)
             assert journal is not None
             with self._letting_go(at):
                 yield at, journal
@@ -285,7 +270,7 @@ class TimeTravel:
     def _last_rollback(self, at: Position) -> Rollback:
         with self._storage.unit_of_work(readonly=True) as uow:
             check_calls(uow, at.execution.id)
-            last = last_undone(uow, at)
+            last = last_undone(uow.rollbacks.list_rollbacks(at.execution.id), at)
             begun = {
                 run.id: run for run in uow.node_runs.list_leading_to(at.execution.id, [at.head]) if is_open(run, at)
             }

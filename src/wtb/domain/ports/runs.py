@@ -314,6 +314,10 @@ class RollbackRepository(Protocol):
         """Return the journals of an execution in the order of their creation."""
         ...
 
+    def count_rollbacks(self, execution_id: ExecutionId) -> int:
+        """Return the number of journals of an execution."""
+        ...
+
 
 class EvaluationRepository(Protocol):
     """Scores of single runs, one for each time that an evaluator looked at a run. They are deleted with the run."""

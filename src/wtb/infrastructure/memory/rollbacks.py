@@ -19,3 +19,6 @@ class MemoryRollbackRepository:
     def list_rollbacks(self, execution_id: ExecutionId) -> tuple[Rollback, ...]:
         found = self._transaction.group("rollbacks", 0, execution_id)
         return tuple(sorted(found, key=lambda rollback: rollback.order))
+
+    def count_rollbacks(self, execution_id: ExecutionId) -> int:
+        return len(list(self._transaction.group("rollbacks", 0, execution_id)))

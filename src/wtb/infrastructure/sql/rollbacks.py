@@ -70,6 +70,10 @@ class SqlRollbackRepository:
         found = [_rollback(row) for row in self._transaction.rows(statement, (execution_id,))]
         return tuple(sorted(found, key=lambda rollback: rollback.order))
 
+    def count_rollbacks(self, execution_id: ExecutionId) -> int:
+        row = self._transaction.row("SELECT count(*) FROM wtb_rollbacks WHERE execution_id = ?", (execution_id,))
+        return 0 if row is None else int(row[0])
+
 
 @mapping("rollback")
 def _rollback(row: Any) -> Rollback:
