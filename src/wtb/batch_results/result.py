@@ -1,18 +1,27 @@
-"""BatchResult: the results of a batch by combination, case and metric, and the comparison of two batches."""
+"""BatchResult: the results of a batch by combination, case and metric."""
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wtb.application.batches.scoring import kept_cases
 from wtb.application.evaluation_engine import error_of
-from wtb.application.queries.batch_data import BatchOverview, EvaluatorFailures, JobFailure, MatrixRow
+from wtb.application.queries.batch_data import BatchOverview, JobFailure, MatrixRow
+from wtb.batch_results.comparison import check_weighted, compare_results, known_or_worst, shown
+from wtb.batch_results.job_results import (
+    CaseText,
+    FlakyCase,
+    JobResult,
+    evaluator_failures,
+    failed_jobs,
+    failure_of,
+    number_of,
+    unscored_jobs,
+)
+from wtb.batch_results.tables import row_of, write_csv
 from wtb.domain.batch import Batch, Job, JobStatus, bool_metrics
 from wtb.domain.cases import Case
 from wtb.domain.display import Display, Displayed, DisplayTable, figure
@@ -27,12 +36,10 @@ from wtb.domain.evaluation import (
     Score,
     ScoreTable,
     beats,
-    check_weights,
     overall,
     pareto,
 )
 from wtb.domain.figures import NOTHING
-from wtb.domain.job_attempt import JobAttempt, RayIds
 from wtb.domain.job_output import output_of
 from wtb.domain.job_record import error_data
 from wtb.domain.observation import run_of
@@ -42,9 +49,6 @@ from wtb.domain.statistics.measurement import apart_from_baseline, is_measured
 from wtb.domain.statistics.near_copies import NearCopies
 from wtb.domain.variants import parse_label
 from wtb.domain.workflow import BASELINE
-
-_FORMULA = tuple("=+-@\t\r\n")
-"""A spreadsheet treats a cell that begins with one of these as a formula."""
 
 MOST_FLAKY = 50
 """How many flaky cases are listed at most, because the node of each must be looked up in its runs."""
@@ -63,109 +67,6 @@ if TYPE_CHECKING:
     from wtb.domain.statistics.comparisons import Summary
     from wtb.domain.statistics.effects import VariantEffects
     from wtb.domain.statistics.verdicts import Verdict
-    from wtb.runs import Run
-
-
-@dataclass(frozen=True, kw_only=True)
-class JobResult:
-    """The result of one combination on one case."""
-
-    combination: str
-    case_id: str
-    repeat: int
-    status: str
-    scores: Mapping[str, Any]
-    error: Mapping[str, Any] | None
-    run_id: str | None
-    latency_s: float | None
-    usage: Mapping[str, float]
-    output: str | None
-    """The answer as text, masked; only the first characters of a very long one. None if the job failed."""
-    output_size: int
-    """How many characters the whole answer has."""
-    not_taken_back: Mapping[str, str]
-    """The runs whose external calls should have been taken back and were not, each with the reason.
-
-    These are the run of this job, and runs that were given up before it.
-    """
-    attempts: tuple[JobAttempt, ...] = ()
-    """Each attempt at the job: worker, host, started, ended and how it ended. Empty for jobs of earlier versions."""
-    is_dead: bool = False
-    """Whether the job was given up because it lost its worker too often."""
-    bench: Bench = field(repr=False, compare=False)
-
-    @property
-    def run(self) -> Run:
-        """The run of this job, for example to look at its history or to fork it."""
-        if self.run_id is None:
-            raise InvalidInput(f"{self.combination} on {self.case_id} has no run: it failed before it began")
-        return self.bench.get(self.run_id)
-
-    @property
-    def worker(self) -> str | None:
-        """The number of the process that made the last attempt."""
-        return self.attempts[-1].pid if self.attempts else None
-
-    @property
-    def host(self) -> str | None:
-        """The machine of the last attempt."""
-        return self.attempts[-1].host if self.attempts else None
-
-    @property
-    def ray(self) -> RayIds | None:
-        """Ray's ids of the last attempt, if it was made on Ray."""
-        return self.attempts[-1].ray if self.attempts else None
-
-    @property
-    def started(self) -> datetime | None:
-        """When the last attempt started."""
-        return self.attempts[-1].started if self.attempts else None
-
-    @property
-    def ended(self) -> datetime | None:
-        """When the last attempt ended."""
-        return self.attempts[-1].ended if self.attempts else None
-
-    @property
-    def state(self) -> dict[str, Any]:
-        """The final state of the run."""
-        return self.run.state
-
-
-@dataclass(frozen=True, kw_only=True)
-class CaseText:
-    """A case as people read it."""
-
-    input: str | None
-    """None for batches of earlier versions."""
-    expected: str | None
-    tags: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class FlakyCase:
-    """A case on which the repeats of one combination disagree, with the metrics and the runs."""
-
-    case_id: str
-    combination: str
-    metrics: tuple[str, ...]
-    runs: tuple[str, ...]
-    bench: Bench = field(repr=False, compare=False)
-
-    @cached_property
-    def node(self) -> str | None:
-        """The first node after which the states of the runs differ; None if the runs are gone, or do not differ."""
-        return self.bench.services.queries.first_difference(self.runs)
-
-    def to_data(self) -> dict[str, Any]:
-        """Return it for programs."""
-        return {
-            "case": self.case_id,
-            "combination": self.combination,
-            "metrics": list(self.metrics),
-            "node": self.node,
-            "runs": list(self.runs),
-        }
 
 
 class BatchResult(Displayed):
@@ -361,7 +262,7 @@ class BatchResult(Displayed):
             return ()
         judged = [name for name in self.metrics if name not in PRICES and not is_measured(name, self.weights)]
         done = [job for job in jobs if job.status == JobStatus.COMPLETED]
-        differing = [name for name in judged if len({_number(job.scores.get(name)) for job in done}) > 1]
+        differing = [name for name in judged if len({number_of(job.scores.get(name)) for job in done}) > 1]
         return (*differing, *([FAILED.name] if 0 < len(done) < len(jobs) else []))
 
     def weighted(self, weights: Mapping[str, float]) -> BatchResult:
@@ -544,7 +445,7 @@ class BatchResult(Displayed):
         for metric in metrics:
             self.table(metric)
         judged = self._judged(errors, max_errors)
-        return _shown(each for each in judged if not metrics or each.comparison.metric.name in metrics)
+        return shown(each for each in judged if not metrics or each.comparison.metric.name in metrics)
 
     def _judged(self, errors: str, max_errors: int) -> tuple[Verdict, ...]:
         from wtb.domain.statistics.comparisons import compare  # numpy and scipy take half a second to load
@@ -602,11 +503,11 @@ class BatchResult(Displayed):
             measured_apart=self.measured_apart,
             unpriced=self.unpriced,
             matrix=self.matrix if rows is None else rows,
-            failures=[_failure(job) for job in failed],
+            failures=[failure_of(job) for job in failed],
             tags={tag: {"cases": len(self.tags[tag]), "means": means} for tag, means in self.means_by_tag().items()},
             flaky=[each.to_data() for each in self.flaky()[:MOST_FLAKY]],
             not_taken_back=self.not_taken_back,
-            evaluator_failures=[_evaluator_failures(metric, jobs) for metric, jobs in unscored_jobs(self).items()],
+            evaluator_failures=[evaluator_failures(metric, jobs) for metric, jobs in unscored_jobs(self).items()],
         )
 
     def _summaries(self, metrics: Sequence[str]) -> dict[str, dict[str, Summary]]:
@@ -652,37 +553,13 @@ class BatchResult(Displayed):
         failed = [has_failed for job, has_failed in done if job.outcome is not JobStatus.PENDING]
         texts = self.case_texts
         return [
-            {
-                "combination": each.combination,
-                "case": each.case_id,
-                "repeat": each.repeat,
-                "status": each.status,
-                "input": texts[each.case_id].input,
-                "expected": texts[each.case_id].expected,
-                "output": each.output,
-                **{name: _number(each.scores.get(name)) for name in metrics},
-                **({FAILED.name: int(has_failed)} if with_failures else {}),
-                "latency_s": each.latency_s,
-                "error": _why(each),
-                "run": each.run_id,
-                "worker": each.worker,
-                "host": each.host,
-                "started": None if each.started is None else each.started.isoformat(),
-                "ended": None if each.ended is None else each.ended.isoformat(),
-                "attempts": len(each.attempts),
-                **({} if each.ray is None else {"ray_actor": each.ray.actor, "ray_task": each.ray.task}),
-            }
+            row_of(each, texts[each.case_id], metrics, {FAILED.name: int(has_failed)} if with_failures else {})
             for each, has_failed in zip(self.results, failed, strict=True)
         ]
 
     def to_csv(self, path: str | Path) -> None:
         """Write one row per job as CSV. Texts that a spreadsheet would run as a formula are prefixed with `'`."""
-        rows = self.rows()
-        columns = list(dict.fromkeys(key for row in rows for key in row))
-        with Path(path).open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
-            writer = csv.writer(file)
-            writer.writerow(map(_cell, columns))
-            writer.writerows([_cell(row.get(column)) for column in columns] for row in rows)
+        write_csv(self.rows(), Path(path))
 
     def report(self, path: str | Path) -> None:
         """Write the result as one self-contained HTML file or as Markdown; the path ends in .html or .md."""
@@ -699,135 +576,8 @@ class BatchResult(Displayed):
         return pd.DataFrame(self.rows())
 
 
-def failed_jobs(result: BatchResult) -> list[JobResult]:
-    """Return the jobs that failed."""
-    return [job for job in result.results if job.status == JobStatus.FAILED]
-
-
-def unscored_jobs(result: BatchResult) -> dict[str, list[JobResult]]:
-    """Return, for each evaluator that failed, the jobs that it could not score."""
-    found = {
-        metric: [job for job in result.results if error_of(job.scores.get(metric)) is not None]
-        for metric in result.batch.record.metric_names
-    }
-    return {metric: jobs for metric, jobs in found.items() if jobs}
-
-
-def error_line(job: JobResult) -> str:
-    """Return the error of a failed job in one line; empty if it did not fail."""
-    return "" if job.error is None else f"{job.error.get('type')}: {job.error.get('message')}"
-
-
-def _failure(job: JobResult) -> JobFailure:
-    return JobFailure(
-        combination=job.combination,
-        case_id=job.case_id,
-        repeat=job.repeat,
-        error=error_line(job),
-        run_id=job.run_id,
-    )
-
-
-def _evaluator_failures(metric: str, jobs: Sequence[JobResult]) -> EvaluatorFailures:
-    first = jobs[0]
-    return EvaluatorFailures(
-        evaluator=metric, failed=len(jobs), error=error_of(first.scores[metric]), run_id=first.run_id
-    )
-
-
-def _why(job: JobResult) -> str | None:
-    """Return why a job failed, or why evaluators gave it no score."""
-    if job.error is not None:
-        return error_line(job)
-    return "; ".join(why for score in job.scores.values() if (why := error_of(score))) or None
-
-
-def _cell(value: Any) -> Any:
-    """Return a cell that no spreadsheet runs as a formula; numbers, also as text, stay as they are."""
-    if not isinstance(value, str) or not value.startswith(_FORMULA):
-        return value
-    try:
-        float(value)
-    except ValueError:
-        return f"'{value}"
-    return value
-
-
-def _number(score: Any) -> float | None:
-    return None if error_of(score) else score
-
-
-def known_or_worst(table: ScoreTable, combination: str) -> dict[str, float]:
-    """Return the mean of each case, to sort and colour cases by.
-
-    A case that failed and has no score gets the worst score of the table, or less if all scores are the same.
-    """
-    worst, means = table.worst(), table.case_means(combination)
-    if worst is None:
-        return means
-    beyond = worst - table.metric.direction.sign if worst == table.best() else worst
-    failed = [case for case, share in table.failed(combination).items() if share and case not in means]
-    return {**means, **dict.fromkeys(failed, beyond)}
-
-
-def compare_results(
-    before: BatchResult,
-    after: BatchResult,
-    metrics: Sequence[str] = (),
-    *,
-    pairs: Sequence[tuple[str, str]] = (),
-    errors: str = "worst",
-    max_errors: int = 0,
-) -> tuple[Verdict, ...]:
-    """Compare combinations of one result with those of another, case by case; return the verdicts on these metrics.
-
-    `pairs` holds combinations before and after; without any, each one that both have is compared with itself. All
-    common metrics are judged, in the same two families as within one result. Without metrics, return the verdicts on
-    all.
-    """
-    from wtb.domain.statistics.comparisons import compare_pairs
-    from wtb.domain.statistics.verdicts import verdicts
-
-    pairs = pairs or [(name, name) for name in before.combinations if name in after.combinations]
-    common = [name for name in before.metrics if name in after.metrics]
-    if not pairs or not (common or metrics):
-        what = "metric" if pairs else "combination"
-        raise InvalidInput(f"batches {before.batch.name!r} and {after.batch.name!r} have no {what} in common")
-    comparable = [name for name in common if before.metrics[name].direction is after.metrics[name].direction]
-    asked = [*dict.fromkeys([*(comparable if metrics else common), *metrics, FAILED.name])]
-    tables = [(before.table(metric), after.table(metric)) for metric in asked]
-    joined = [_joined(before, after, old, new, pair) for old, new in tables for pair in pairs]
-    primary = next((name for name in (after.primary, before.primary) if name in asked), asked[0])
-    found = verdicts(compare_pairs(joined, errors=Errors(errors)), primary=primary, max_errors=max_errors)
-    return _shown(each for each in found if not metrics or each.comparison.metric.name in metrics)
-
-
-def _shown(found: Iterable[Verdict]) -> tuple[Verdict, ...]:
-    """Return verdicts that display as a table."""
-    from wtb.domain.statistics.verdicts import Verdicts
-
-    return Verdicts(found)
-
-
 def _mean(summary: Summary) -> str:
     return figure(summary.mean)
-
-
-def _joined(
-    before: BatchResult, after: BatchResult, old: ScoreTable, new: ScoreTable, pair: tuple[str, str]
-) -> tuple[ScoreTable, str]:
-    """Return the scores of two combinations in one table, and the name of the first one there."""
-    metric = new.metric.on_scale_of(old.metric)
-    if metric.direction is not old.metric.direction:
-        directions = f"{old.metric.direction} was better in {before.batch.name}, {metric.direction} in"
-        raise InvalidInput(f"{metric.name} cannot be compared: {directions} {after.batch.name}")
-    first, second = f"{before.batch.name}:{pair[0]}", f"{after.batch.name}:{pair[1]}"
-    if first == second and before.batch.id == after.batch.id:
-        raise InvalidInput(f"{first} is the same on both sides; name two batches, or BATCH:COMBINATION")
-    if first == second:  # the labels must differ: it is another batch of the same name, or a saved baseline
-        first = f"{before.batch.name} ({before.batch.id}):{pair[0]}"
-    scores = {first: old.combinations[pair[0]], second: new.combinations[pair[1]]}
-    return ScoreTable(metric=metric, combinations=scores, clusters={**old.clusters, **new.clusters}), first
 
 
 def _score(job: Job, metric: str) -> Score:
@@ -850,22 +600,3 @@ def _near_copies_note(found: NearCopies, cases: int) -> str:
         f"{found.cases:,} of {cases:,} cases are near copies of others, as {found.example[0]} and {found.example[1]}: "
         "copies make verdicts surer than they should be. Give cases that belong together the same `cluster`."
     )
-
-
-def check_weighted(metrics: Sequence[str], weights: Mapping[str, float]) -> None:
-    """Raise InvalidInput if these weights make no overall score for a batch with these metrics."""
-    if FAILED.name in metrics:
-        raise InvalidInput(f"every batch has a metric {FAILED.name!r}; give the evaluator of that name another")
-    unknown = [name for name in weights if name not in metrics]
-    if unknown:
-        raise InvalidInput(f"weights: there is no metric {unknown[0]!r}; there are {', '.join(metrics)}")
-    if weights and OVERALL.name in metrics:
-        raise InvalidInput(f"weights make a metric {OVERALL.name!r}; give the evaluator of that name another")
-    check_weights([*weights], weights)
-
-
-def check_primary(metrics: Sequence[str], weights: Mapping[str, float], primary: str | None) -> None:
-    """Raise InvalidInput if the batch does not have this primary metric."""
-    known = [*metrics, *([OVERALL.name] if weights else [])]
-    if primary is not None and primary not in known:
-        raise InvalidInput(f"primary={primary!r}: there is no such metric; there are {', '.join(known)}")
