@@ -74,7 +74,7 @@ format: .venv/.dev  ## Format the code and fix what ruff can fix
 	.venv/bin/ruff format
 
 .PHONY: bench
-bench: .venv/.bench  ## Run the benchmarks: store, files, engine, awaited runs, long values, time travel, reading, batches, scale, LangGraph; tables, and JSON
+bench: .venv/.bench  ## Run the benchmarks: store, files, engine, awaited runs, long values, time travel, reading, batches, scale, capacity, LangGraph; tables, and JSON
 	@scripts/services
 	$(PY) -m benchmarks.store
 	$(PY) -m benchmarks.files
@@ -85,6 +85,7 @@ bench: .venv/.bench  ## Run the benchmarks: store, files, engine, awaited runs, 
 	$(PY) -m benchmarks.reading
 	$(PY) -m benchmarks.batch
 	$(PY) -m benchmarks.scale
+	$(PY) -m benchmarks.capacity
 	$(PY) -m benchmarks.langgraph
 
 SOAK := WTB_SOAK=1 $(PY) -m pytest -n $(WORKERS) --dist worksteal --timeout 7200
