@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from wtb.application.dependencies.own_code import is_own_module
 from wtb.domain.errors import InvalidInput
 from wtb.flow import Workflow
 from wtb.infrastructure.json_text import read_json
@@ -126,6 +127,10 @@ def _module_at(path: Path, wanted: str) -> ModuleType:
     known = sys.modules.get(name)
     if known is not None and getattr(known, "__file__", None) == str(path.resolve()):
         return known
+    if known is not None and not is_own_module(name):
+        raise InvalidInput(
+            f"{path} would take the place of the module {name!r}, which this process uses; give the file another name"
+        )
     look_in(path.resolve().parent)
     spec = importlib.util.spec_from_file_location(name, path.resolve())
     assert spec is not None

@@ -364,9 +364,9 @@ def test_a_run_a_paused_run_and_a_fork_go_on_with_other_variants(shell: Shell, m
         (("batch", "run", "batch.py:flow"), 2, "has no batch test called 'flow'; it has batch"),
         (("batch", "run", "batch.py", "--only", "answer=best"), 2, "no combination answer=best; it has baseline;"),
         (
-            ("batch", "run", "batch.py", "--runner", "ray"),
+            ("batch", "run", "batch.py", "--runner", "tasks"),
             2,
-            "there is no runner 'ray'; there are processes, threads; name your own as file.py:Runner",
+            "there is no runner 'tasks'; there are processes, ray, threads; name your own as file.py:Runner",
         ),
         (("batch", "show", "nope"), 1, "no batch 'nope'"),
         (("batch", "show", "qa", "--pareto", "nope"), 2, "there is no metric 'nope'"),

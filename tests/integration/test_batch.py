@@ -493,7 +493,7 @@ def test_evaluators_that_fail_or_give_no_number_are_recorded(bench: Bench) -> No
         ({"evaluators": [wtb.Latency(), wtb.Latency()]}, "two evaluators are called 'latency_s'"),
         ({"evaluators": [object()]}, "object is no evaluator"),
         ({"repeats": 0}, "repeats must be at least 1"),
-        ({"runner": "tasks"}, "there is no runner 'tasks'; there are processes, threads; name your own"),
+        ({"runner": "tasks"}, "there is no runner 'tasks'; there are processes, ray, threads; name your own"),
         ({"budget": {"eur": 5}}, "budget={'eur': 5}: give a mapping such as {'usd': 5}, with any of usd, tokens, s"),
         ({"budget": {"usd": -1}}, "budget: usd must be 0 or more, not -1"),
         ({"cases": [{"id": "a", "input": {}}]}, r"case 1 \(a\): expected is missing; ExactMatch needs it"),

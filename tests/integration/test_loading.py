@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from pathlib import Path
@@ -81,6 +82,16 @@ def test_a_file_of_a_package_is_to_be_named_as_a_module(folder: Path) -> None:
     wanted = f"part of a package: name it shop.flows.support:flow, in the folder {folder}"
     with pytest.raises(InvalidInput, match=wanted):
         load_workflow(str(package / "support.py"))
+
+
+@pytest.mark.parametrize("name", ["numbers", "click"])
+def test_a_file_never_takes_the_place_of_a_module_in_use(folder: Path, name: str) -> None:
+    used = importlib.import_module(name)
+    file = folder / f"{name}.py"
+    file.write_text(FLOW.format(name="flow"))
+    with pytest.raises(InvalidInput, match=f"take the place of the module '{name}', .* give the file another name"):
+        load_workflow(str(file))
+    assert sys.modules[name] is used
 
 
 def test_a_traceback_begins_with_the_lines_of_the_user(folder: Path) -> None:
