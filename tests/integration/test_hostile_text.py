@@ -136,7 +136,7 @@ COMMANDS: list[tuple[int, tuple[str, ...]]] = [
     (0, ("events", "--batch", f"batch{NASTY}")),
     (1, ("events", "--run", NASTY)),
     (2, ("events", "--type", NASTY)),
-    (3, ("parity", "flow.py", "--sample", "1", "--runner", "threads", "--runner", "processes")),
+    (0, ("parity", "flow.py", "--sample", "1", "--runner", "threads", "--runner", "processes")),
     (0, ("batch", "ls")),
     (0, ("batch", "show", f"batch{NASTY}")),
     (0, ("batch", "show", f"batch{NASTY}", "--cases")),
@@ -243,12 +243,12 @@ def test_what_nobody_can_read_is_said_in_a_sentence(here: Path, words: tuple[str
 
 
 def test_numbers_that_json_does_not_know_are_shown_by_every_command(here: Path) -> None:
-    (here / "odd_numbers.py").write_text(
+    (here / "odd.py").write_text(
         "import wtb\nflow = wtb.Workflow('numbers')\n"
         "@flow.node(start=True)\ndef give(state):\n"
         "    return {'huge': [10**5000], 'none': float('nan'), 'much': {'x': float('-inf')}}\n"
     )
-    state = json.loads(wtb_("run", "odd_numbers.py", "--run-id", "n", "--json").stdout, parse_constant=pytest.fail)[
+    state = json.loads(wtb_("run", "odd.py", "--run-id", "n", "--json").stdout, parse_constant=pytest.fail)[
         "state"
     ]
     assert state == {"huge": [hex(10**5000)], "none": None, "much": {"x": None}}
