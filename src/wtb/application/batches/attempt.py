@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
@@ -21,6 +22,7 @@ from wtb.domain.runner import (
     JobEnded,
     JobFailedForNow,
     JobLost,
+    JobOverLimit,
     JobReport,
     JobRunsElsewhere,
     JobWaits,
@@ -28,9 +30,13 @@ from wtb.domain.runner import (
     Runner,
     RunnerReport,
     WorkerEnded,
+    WorkerLost,
     WorkerReady,
+    WorkerReport,
 )
 from wtb.domain.spending import Budget, Spent
+
+_log = logging.getLogger(__name__)
 
 _LOOK_S = 0.1
 """How often an attempt checks what other processes have done."""
@@ -91,6 +97,14 @@ class Jobs(Protocol):
 
     def lost(self, report: JobLost) -> JobEnded | None:
         """Record that a job lost its worker; return its end if that happened too often, None if it continues."""
+        ...
+
+    def over_limit(self, report: JobOverLimit) -> JobReport:
+        """Record that a job exceeded a limit; return its end, or that it is tried again."""
+        ...
+
+    def worker_changed(self, report: WorkerReport) -> None:
+        """Record that a worker started, ended or was lost."""
         ...
 
     def is_left(self, number: int) -> bool:
@@ -162,7 +176,7 @@ class BatchAttempt:
         finally:
             runner.close()
             stop_listening()
-        self._hear_the_end()
+        self._hear_the_end(jobs)
         self._on_progress(self.progress)
         if self._error is not None:
             raise self._error
@@ -213,13 +227,13 @@ class BatchAttempt:
                 self._take(jobs, news)
                 news = self._news.get_nowait()
 
-    def _hear_the_end(self) -> None:
+    def _hear_the_end(self, jobs: Jobs) -> None:
         """Handle what workers reported while they ended."""
         with suppress(queue.Empty):
             while True:
                 news = self._news.get_nowait()
-                if isinstance(news, WorkerEnded):
-                    self.workers_ended.append(news)
+                if isinstance(news, WorkerReport):
+                    self._worker_changed(jobs, news)
 
     def _take(self, jobs: Jobs, news: RunnerReport) -> None:
         match news:
@@ -235,10 +249,10 @@ class BatchAttempt:
                 self._schedule.again(number)
             case JobLost(number):
                 self._lost(jobs, news)
-            case WorkerEnded():
-                self.workers_ended.append(news)
-            case WorkerReady():
-                pass  # now there is room for more jobs
+            case JobOverLimit():
+                self._take(jobs, jobs.over_limit(news))
+            case WorkerReady() | WorkerLost() | WorkerEnded():
+                self._worker_changed(jobs, news)
             case JobWaits(number, key):
                 self._schedule.waits_for(number, key)
                 if not self._cache.is_being_made(key):  # it was made before this job began to wait
@@ -259,6 +273,14 @@ class BatchAttempt:
         else:
             self._schedule.ended(report.number)
             self._count(ended)
+
+    def _worker_changed(self, jobs: Jobs, report: WorkerReport) -> None:
+        if isinstance(report, WorkerEnded):
+            self.workers_ended.append(report)
+        try:
+            jobs.worker_changed(report)
+        except StorageUnavailable:  # a job must not fail because of a note about its worker
+            _log.warning("the store did not answer, so it has no event for worker %s", report.worker, exc_info=True)
 
     def _count(self, ended: JobEnded) -> None:
         progress, before = self.progress, self._pending[ended.number]

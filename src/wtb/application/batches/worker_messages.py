@@ -21,11 +21,11 @@ from wtb.domain.runner import (
 )
 from wtb.domain.spending import Spent
 
-WorkerReport = JobReport | ResultSettled | WorkerEnded
+WorkerMessage = JobReport | ResultSettled | WorkerEnded
 Data = Mapping[str, Any]
 
 
-def report_data(report: WorkerReport) -> dict[str, Any]:
+def report_data(report: WorkerMessage) -> dict[str, Any]:
     """Return a report as plain JSON."""
     kind = _KINDS[type(report)]
     return {"is": kind, **_WRITE[kind](report)}
@@ -93,7 +93,11 @@ _WRITE: Mapping[str, Callable[[Any], dict[str, Any]]] = {
     "runs elsewhere": lambda report: {"job": report.number},
     "broke": lambda report: {"job": report.number, "error": error_data(report.error)},
     "result settled": lambda report: {"key": report.key.hex()},
-    "worker ended": lambda report: {"trace": report.trace_id, "changing": list(report.changing)},
+    "worker ended": lambda report: {
+        "trace": report.trace_id,
+        "changing": list(report.changing),
+        "worker": report.worker,
+    },
 }
 
 _READ: Mapping[str, Callable[[Data], RunnerReport]] = {
@@ -103,5 +107,5 @@ _READ: Mapping[str, Callable[[Data], RunnerReport]] = {
     "runs elsewhere": lambda data: JobRunsElsewhere(data["job"]),
     "broke": lambda data: JobBroke(data["job"], error_from(data["error"])),
     "result settled": lambda data: ResultSettled(bytes.fromhex(data["key"])),
-    "worker ended": lambda data: WorkerEnded(data["trace"], tuple(data["changing"])),
+    "worker ended": lambda data: WorkerEnded(data["trace"], tuple(data["changing"]), data["worker"]),
 }
