@@ -21,10 +21,12 @@ from wtb.application.batches.worker import BatchWorker
 from wtb.application.batches.worker_messages import error_data, report_data
 from wtb.bootstrap import Services, bootstrap
 from wtb.domain.job_attempt import RayIds
+from wtb.domain.ports import NO_TELEMETRY
 from wtb.domain.runner import Assignment, ResultSettled
 from wtb.infrastructure.runners.process_memory import memory_above
 from wtb.infrastructure.runners.ray_messages import BeginWork
 from wtb.infrastructure.runners.shared_store import check_shared_store
+from wtb.infrastructure.worker_telemetry import WorkerTelemetry
 from wtb.settings import settings_from
 from wtb.worker import join, keep_claims, reported
 
@@ -39,6 +41,7 @@ class RayWorker:
         self._token = uuid.uuid4().hex
         self._ended = threading.Event()
         self._settled: list[bytes] = []
+        self._measurements = WorkerTelemetry()
         self._turn = threading.Lock()
         self._begun: set[int] = set()
         self._withdrawn: set[int] = set()
@@ -55,7 +58,8 @@ class RayWorker:
         try:
             check_shared_store(given)
             folder = _go_to_project(given)
-            self._services = bootstrap(settings_from(given.assignment.settings))
+            telemetry = self._measurements if given.assignment.is_measured else NO_TELEMETRY
+            self._services = bootstrap(settings_from(given.assignment.settings), telemetry=telemetry)
             self._worker = self._joined(self._services, given.assignment, folder, carried)
         except Exception as error:  # noqa: BLE001  whatever the user's module raises, the driver says it
             return {"refused": error_data(error)}
@@ -70,7 +74,7 @@ class RayWorker:
         return worker
 
     def run(self, number: int) -> dict[str, Any]:
-        """Run a job; return its report and the results that were settled meanwhile, or that it was withdrawn."""
+        """Run a job; return its report and what else there is to report, or that the job was withdrawn."""
         assert self._worker is not None
         with self._turn:
             if number in self._withdrawn:
@@ -80,8 +84,10 @@ class RayWorker:
         report = report_data(reported(self._worker, number))
         with self._turn:
             self._begun.discard(number)
-        settled, self._settled[:] = [report_data(ResultSettled(key)) for key in self._settled], []
-        return {"report": report, "settled": settled}
+        more, self._settled[:] = [report_data(ResultSettled(key)) for key in self._settled], []
+        if (measured := self._measurements.taken()) is not None:
+            more.append(report_data(measured))
+        return {"report": report, "more": more}
 
     def withdraw(self, number: int) -> bool:
         """Take back a job that waits here behind another one; return False if it has begun."""

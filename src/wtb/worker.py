@@ -29,6 +29,7 @@ from wtb.domain.batch import Batch
 from wtb.domain.cases import Case
 from wtb.domain.errors import WTBError
 from wtb.domain.job_attempt import RayIds
+from wtb.domain.ports import NO_TELEMETRY
 from wtb.domain.runner import Assignment, JobBroke, JobReport, ResultSettled
 from wtb.domain.tool_answers import External
 from wtb.domain.variants import parse_label
@@ -39,6 +40,7 @@ from wtb.infrastructure.evaluators.named import read_evaluators
 from wtb.infrastructure.evaluators.outputs import read_output
 from wtb.infrastructure.object_references import described
 from wtb.infrastructure.runners.channel import Channel
+from wtb.infrastructure.worker_telemetry import WorkerTelemetry
 from wtb.loading import load_workflow, look_in
 from wtb.settings import settings_from
 
@@ -159,8 +161,11 @@ def serve(channel: Channel) -> None:
     begin = desk.next()
     sys.path[:] = begin["path"]
     given = Assignment.from_data(begin["assignment"])
+    measurements = WorkerTelemetry()
     try:
-        services = bootstrap(settings_from(given.settings))
+        services = bootstrap(
+            settings_from(given.settings), telemetry=measurements if given.is_measured else NO_TELEMETRY
+        )
     except WTBError as error:
         channel.send({"refused": error_data(error)})
         return
@@ -175,14 +180,17 @@ def serve(channel: Channel) -> None:
         threading.Thread(target=keep_claims, args=(worker, ended), name="wtb-claims", daemon=True).start()
         stop_listening = worker.listen(lambda key: _tell(channel, key))
         channel.send({"ready": worker.name})
-        _work(worker, desk, channel)
+        _work(worker, desk, channel, measurements)
         stop_listening()
         ended.set()
 
 
-def _work(worker: BatchWorker, desk: _Desk, channel: Channel) -> None:
+def _work(worker: BatchWorker, desk: _Desk, channel: Channel, measurements: WorkerTelemetry) -> None:
     while "run" in (message := desk.next()):
-        channel.send(report_data(reported(worker, message["run"])))
+        report = reported(worker, message["run"])
+        if (measured := measurements.taken()) is not None:
+            channel.send(report_data(measured))
+        channel.send(report_data(report))
     channel.send(report_data(worker.end()))
 
 

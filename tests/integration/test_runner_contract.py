@@ -19,7 +19,10 @@ from tests.conftest import RUNNERS
 from tests.services import PostgresServer
 from wtb.application.batches.attempt import Progress
 from wtb.batches import load_batch
+from wtb.bootstrap import bootstrap
+from wtb.domain.ports.telemetry import Measure
 from wtb.infrastructure.codecs.types import REGISTERED
+from wtb.infrastructure.telemetry import MemoryTelemetry
 
 STORY = """
 import os
@@ -233,6 +236,25 @@ def test_a_worker_that_takes_too_much_memory_is_ended_and_its_job_fails_alone(pr
     started, ended = ([each for each in told if each.type == f"worker.{what}"] for what in ("started", "ended"))
     assert len(started) == len(ended) == len(told) / 2
     assert failed.worker in [each.data["pid"] for each in ended if "of memory" in each.data["reason"]]
+
+
+def test_what_workers_measure_reaches_the_telemetry_of_the_driver(project: Project) -> None:
+    telemetry = MemoryTelemetry()
+    settings = project.bench.services.settings
+    project.bench.services.close()
+    project.bench.services = bootstrap(settings, telemetry=telemetry)
+    project.run(cases=project.cases("ann", "broken"), variants=[{}])
+
+    def counts(measure: Measure) -> dict[str, int]:
+        return {name: found.count for name, found in telemetry.by_name(measure).items()}
+
+    assert counts(Measure.NODE) == {"prepare": 2, "answer": 2}
+    assert telemetry.by_name(Measure.NODE)["answer"].raised == 1
+    assert telemetry.total(Measure.NODE).total_s > 0
+    assert counts(Measure.JOB) == {"baseline": 2}
+    assert (counts(Measure.COMPLETED), counts(Measure.FAILED)) == ({"baseline": 1}, {"baseline": 1})
+    assert telemetry.total(Measure.WORKERS).count == 0, "all that started have ended"
+    assert counts(Measure.SAVE)["story"] > 0
 
 
 def worker_events(project: Project) -> list[Any]:

@@ -16,8 +16,10 @@ from wtb.domain.runner import (
     JobFailedForNow,
     JobRunsElsewhere,
     JobWaits,
+    MeasuredSpan,
     ResultSettled,
     WorkerEnded,
+    WorkMeasured,
 )
 from wtb.domain.spending import Spent
 from wtb.testing.fakes import FakeClock
@@ -31,6 +33,7 @@ from wtb.testing.fakes import FakeClock
         JobWaits(3, b"\x00\xff"),
         JobRunsElsewhere(3),
         ResultSettled(b"\x01"),
+        WorkMeasured((MeasuredSpan("node", "answer", 0.25, 1), MeasuredSpan("call", "send", None, 2))),
         WorkerEnded("run/worker", ("`COUNT` in flow.py",), "host/12/3"),
     ],
 )

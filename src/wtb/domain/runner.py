@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from wtb.domain.batch import JobStatus
 from wtb.domain.job_attempt import RayIds
@@ -117,10 +117,29 @@ class WorkerEnded:
 JobReport = JobEnded | JobFailedForNow | JobWaits | JobRunsElsewhere | JobBroke
 """The outcome of an attempt at a job."""
 
+
+class MeasuredSpan(NamedTuple):
+    """A span, or a count, that a worker measured for the Telemetry of the driver."""
+
+    measure: str
+    name: str
+    took_s: float | None
+    """None if it was only counted."""
+    amount: int
+    """For a count: how many; for a span: 1 if an exception ended it."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkMeasured:
+    """The measurements of a worker since its last report; it makes them if the driver has a Telemetry that listens."""
+
+    spans: tuple[MeasuredSpan, ...]
+
+
 WorkerReport = WorkerReady | WorkerLost | WorkerEnded
 """What happened to a worker."""
 
-RunnerReport = JobReport | JobLost | JobOverLimit | ResultSettled | WorkerReport
+RunnerReport = JobReport | JobLost | JobOverLimit | ResultSettled | WorkMeasured | WorkerReport
 """Everything that a runner can report; a runner of threads reports only the outcomes of jobs."""
 
 RunJob = Callable[[int], JobReport]
@@ -155,6 +174,8 @@ class Assignment:
     settings: Mapping[str, Any]
     limits: JobLimits = field(default_factory=JobLimits)
     """The runner keeps to them."""
+    is_measured: bool = False
+    """Whether the worker measures its work and reports it."""
 
     def to_data(self) -> dict[str, Any]:
         """Return it as plain JSON."""
@@ -165,6 +186,7 @@ class Assignment:
             "began_at": self.attempt_began_at.isoformat(),
             "settings": dict(self.settings),
             "limits": self.limits.to_data(),
+            "is_measured": self.is_measured,
         }
 
     @classmethod
@@ -177,6 +199,7 @@ class Assignment:
             attempt_began_at=datetime.fromisoformat(data["began_at"]),
             settings=data["settings"],
             limits=JobLimits.from_data(data["limits"]),
+            is_measured=data["is_measured"],
         )
 
 

@@ -16,6 +16,7 @@ from wtb.application.batches.schedule import JobSchedule
 from wtb.application.node_cache import NodeCache
 from wtb.domain.batch import Job, JobStatus
 from wtb.domain.errors import StorageUnavailable
+from wtb.domain.ports import NO_TELEMETRY, Measure, Telemetry
 from wtb.domain.runner import (
     ElasticRunner,
     JobBroke,
@@ -33,6 +34,7 @@ from wtb.domain.runner import (
     WorkerLost,
     WorkerReady,
     WorkerReport,
+    WorkMeasured,
 )
 from wtb.domain.spending import Budget, Spent
 
@@ -137,7 +139,9 @@ class BatchAttempt:
         workers: int,
         stop: threading.Event,
         on_progress: Callable[[Progress], None],
+        telemetry: Telemetry = NO_TELEMETRY,
     ) -> None:
+        self._telemetry = telemetry
         self._cache = cache
         self._workers = workers
         self._stop = stop
@@ -234,6 +238,8 @@ class BatchAttempt:
                 news = self._news.get_nowait()
                 if isinstance(news, WorkerReport):
                     self._worker_changed(jobs, news)
+                elif isinstance(news, WorkMeasured):
+                    self._measure(news)
 
     def _take(self, jobs: Jobs, news: RunnerReport) -> None:
         match news:
@@ -251,6 +257,8 @@ class BatchAttempt:
                 self._lost(jobs, news)
             case JobOverLimit():
                 self._take(jobs, jobs.over_limit(news))
+            case WorkMeasured():
+                self._measure(news)
             case WorkerReady() | WorkerLost() | WorkerEnded():
                 self._worker_changed(jobs, news)
             case JobWaits(number, key):
@@ -282,8 +290,20 @@ class BatchAttempt:
         except StorageUnavailable:  # a job must not fail because of a note about its worker
             _log.warning("the store did not answer, so it has no event for worker %s", report.worker, exc_info=True)
 
+    def _measure(self, found: WorkMeasured) -> None:
+        """Pass on what a worker has measured."""
+        for span in found.spans:
+            measure = Measure(span.measure)
+            if span.took_s is None:
+                self._telemetry.count(measure, span.name, span.amount)
+            else:
+                self._telemetry.took(measure, span.name, span.took_s, raised=bool(span.amount))
+
     def _count(self, ended: JobEnded) -> None:
         progress, before = self.progress, self._pending[ended.number]
+        if self._telemetry.is_on:
+            completed = ended.status is JobStatus.COMPLETED
+            self._telemetry.count(Measure.COMPLETED if completed else Measure.FAILED, before.combination)
         progress.executed += ended.executed
         progress.shared += ended.shared
         progress.failed_nodes += ended.failed_nodes

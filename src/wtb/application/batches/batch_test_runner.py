@@ -26,7 +26,7 @@ from wtb.domain.events import Event
 from wtb.domain.job_attempt import RayIds
 from wtb.domain.job_limits import JobLimits
 from wtb.domain.observation import worker_trace
-from wtb.domain.ports import UnitOfWork
+from wtb.domain.ports import Measure, UnitOfWork, measured
 from wtb.domain.runner import Assignment, CarryingRunner, Runner, WorkerRunner
 from wtb.domain.spending import Spent
 from wtb.domain.statistics.measurement import apart_from_baseline
@@ -80,6 +80,7 @@ class BatchTestRunner:
             workers=plan.workers,
             stop=stop,
             on_progress=on_progress,
+            telemetry=self._services.telemetry,
         )
         attempt_ref = self._services.new_attempt()
         if isinstance(runner, WorkerRunner):
@@ -100,7 +101,7 @@ class BatchTestRunner:
         numbers = {job.number for job in planned.jobs}
         usage = ProcessorUse()
         try:
-            attempt.run(jobs, runner)
+            measured(self._services.telemetry, Measure.BATCH, batch.name, attempt.run)(jobs, runner)
         except BaseException as error:
             with suppress(WTBError):  # report the first error, not this one
                 if isinstance(error, Exception):

@@ -45,6 +45,7 @@ from wtb.domain.runner import (
     JobReport,
     JobRunsElsewhere,
     JobWaits,
+    WorkerReady,
     WorkerReport,
 )
 from wtb.domain.secrets import Masker
@@ -252,6 +253,7 @@ class JobRunner:
 
     def over_limit(self, report: JobOverLimit) -> JobReport:
         """Record that a job failed because it exceeded a limit; return its end, or that it is tried again."""
+        self._count_worker(-1)
         with self.services.storage.unit_of_work() as uow:
             now = self.services.clock.now()
             uow.events.append(Event.of(worker_event(report), stream=self.batch.id, at=now))
@@ -271,6 +273,10 @@ class JobRunner:
         self._work[report.number].job = kept
         return JobFailedForNow(report.number)
 
+    def _count_worker(self, amount: int) -> None:
+        if self.services.telemetry.is_on:
+            self.services.telemetry.count(Measure.WORKERS, self.batch.name, amount)
+
     def _stop_run(self, job: Job) -> None:
         """End the run of a job that was given up; otherwise it would seem to run for ever."""
         if job.execution_id is not None:
@@ -281,6 +287,7 @@ class JobRunner:
         """Record that a worker started, ended or was lost."""
         if not report.worker:
             return  # a runner of another package that does not name its workers
+        self._count_worker(1 if isinstance(report, WorkerReady) else -1)
         with self.services.storage.unit_of_work() as uow:
             uow.events.append(Event.of(worker_event(report), stream=self.batch.id, at=self.services.clock.now()))
             uow.commit()

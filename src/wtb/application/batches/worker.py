@@ -97,6 +97,7 @@ def assignment(
         attempt_began_at=attempt.began_at,
         settings=services.settings or {},
         limits=limits,
+        is_measured=services.telemetry.is_on,
     )
 
 

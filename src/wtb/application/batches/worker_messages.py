@@ -15,13 +15,15 @@ from wtb.domain.runner import (
     JobReport,
     JobRunsElsewhere,
     JobWaits,
+    MeasuredSpan,
     ResultSettled,
     RunnerReport,
     WorkerEnded,
+    WorkMeasured,
 )
 from wtb.domain.spending import Spent
 
-WorkerMessage = JobReport | ResultSettled | WorkerEnded
+WorkerMessage = JobReport | ResultSettled | WorkMeasured | WorkerEnded
 Data = Mapping[str, Any]
 
 
@@ -83,6 +85,7 @@ _KINDS: Mapping[type, str] = {
     JobRunsElsewhere: "runs elsewhere",
     JobBroke: "broke",
     ResultSettled: "result settled",
+    WorkMeasured: "measured",
     WorkerEnded: "worker ended",
 }
 
@@ -93,6 +96,7 @@ _WRITE: Mapping[str, Callable[[Any], dict[str, Any]]] = {
     "runs elsewhere": lambda report: {"job": report.number},
     "broke": lambda report: {"job": report.number, "error": error_data(report.error)},
     "result settled": lambda report: {"key": report.key.hex()},
+    "measured": lambda report: {"spans": report.spans},
     "worker ended": lambda report: {
         "trace": report.trace_id,
         "changing": list(report.changing),
@@ -107,5 +111,6 @@ _READ: Mapping[str, Callable[[Data], RunnerReport]] = {
     "runs elsewhere": lambda data: JobRunsElsewhere(data["job"]),
     "broke": lambda data: JobBroke(data["job"], error_from(data["error"])),
     "result settled": lambda data: ResultSettled(bytes.fromhex(data["key"])),
+    "measured": lambda data: WorkMeasured(tuple(MeasuredSpan(*span) for span in data["spans"])),
     "worker ended": lambda data: WorkerEnded(data["trace"], tuple(data["changing"]), data["worker"]),
 }

@@ -32,6 +32,7 @@ from wtb.domain.runner import (
     RunnerReport,
     WorkerLost,
     WorkerReady,
+    WorkMeasured,
 )
 from wtb.infrastructure.runners.channel import Channel
 from wtb.infrastructure.runners.process_memory import kill_family, memory_above
@@ -194,7 +195,7 @@ class WorkerProcess:
         self._channel.send({"run": number})
         while (said := self._channel.receive()) is not None:
             found = report_from(said)
-            if not isinstance(found, ResultSettled):
+            if not isinstance(found, ResultSettled | WorkMeasured):
                 self._has_job(since=None)
                 report(found)
                 return True

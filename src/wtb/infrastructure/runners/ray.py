@@ -211,7 +211,7 @@ class RayRunner:
         if "withdrawn" in said:
             self._given_back(job)
             return
-        for each in (*said["settled"], said["report"]):
+        for each in (*said["more"], said["report"]):
             self._report(report_from(each))
 
     # Workers
