@@ -287,6 +287,7 @@ SECTIONS = (
     Section(
         title="Compare versions",
         text="Guides: [Batch tests](batches.md), [How a verdict is made](verdicts.md), [Reports](reports.md).",
+        calls=("Resources",),
         classes=(_TEST, _RESULT),
     ),
     Section(

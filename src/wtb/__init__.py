@@ -17,6 +17,7 @@ from wtb.domain.errors import (
     WTBError,
 )
 from wtb.domain.evaluation import EvaluationContext
+from wtb.domain.job_limits import Resources
 from wtb.domain.secrets import Secret
 from wtb.domain.state import DELETE, add, append, merge
 from wtb.domain.workflow import END, RetryPolicy
@@ -64,6 +65,7 @@ __all__ = [
     "NotFound",
     "NumericMatch",
     "RegexMatch",
+    "Resources",
     "RetryPolicy",
     "Run",
     "Secret",

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from wtb.application.batches.plan import BatchPlan, check_plan
+from wtb.application.batches.plan import BatchPlan, CarriedCode, check_plan
 from wtb.application.evaluation_engine import check_cases
 from wtb.application.runs.mocks import tool_answers
 from wtb.batch_results import check_primary, check_weighted
 from wtb.domain.cases import clustered
 from wtb.domain.errors import InvalidInput
-from wtb.domain.runner import WorkerRunner
+from wtb.domain.job_limits import Resources
+from wtb.domain.runner import CarryingRunner, Runner, WorkerRunner
 from wtb.domain.spending import Budget
 from wtb.domain.tool_answers import External
 from wtb.domain.variants import combinations, label, parse_label
@@ -23,6 +24,7 @@ from wtb.domain.work_order import BatchCode
 from wtb.domain.workflow import names_of
 from wtb.flow import Workflow
 from wtb.infrastructure.cases import read_cases
+from wtb.infrastructure.codecs.types import REGISTERED
 from wtb.infrastructure.evaluators.named import read_evaluators
 from wtb.infrastructure.evaluators.outputs import read_output
 from wtb.infrastructure.object_references import describe
@@ -52,6 +54,10 @@ class BatchTest:
       address, Ray starts on this machine.
     - `budget`: the most that the batch may use in all: `{"usd": 5, "tokens": 1_000_000, "s": 3600}`, or any of these.
     - `retries`: how many more times a failed job is tried.
+    - `job_timeout_s`: how many seconds a job may take; by default the setting `job_timeout_s`, an hour. In processes
+      and on Ray its worker is ended. A thread cannot be ended: the job fails if you set this option here, but the
+      function that runs continues in the background.
+    - `resources`: what a worker needs and may use, as `wtb.Resources(memory_gb=8)`; not with threads.
     - `share=False`: share and keep nothing; run every node of every job.
     - `fresh`: ignore earlier results of all nodes (`True`) or of those in a list.
     - `seed`: the seed of the runs and of random combinations.
@@ -78,6 +84,8 @@ class BatchTest:
     ray_address: str | None = field(default=None, kw_only=True)
     budget: Budget | Mapping[str, float] | None = field(default=None, kw_only=True)
     retries: int = field(default=0, kw_only=True)
+    job_timeout_s: float | None = field(default=None, kw_only=True)
+    resources: Resources | Mapping[str, Any] | None = field(default=None, kw_only=True)
     share: bool = field(default=True, kw_only=True)
     fresh: bool | Sequence[str] = field(default=False, kw_only=True)
     seed: int = field(default=0, kw_only=True)
@@ -123,15 +131,24 @@ class BatchTest:
             fresh=self.fresh if isinstance(self.fresh, bool) else names_of(self.fresh),
             seed=self.seed,
             retries=self.retries,
+            job_timeout_s=self.job_timeout_s,
+            resources=Resources.of(self.resources),
             workers=self.workers or default_workers(self.runner, self.ray_address),
             runner=self.runner,
             ray_address=self.ray_address,
             budget=Budget.of(self.budget),
             external=_external(self.external),
-            code=batch_code(self) if isinstance(runner, WorkerRunner) else None,
+            code=batch_code(self, runner) if isinstance(runner, WorkerRunner) else None,
         )
         check_plan(plan)
-        return plan
+        return plan if plan.code is None or not plan.code.is_carried else replace(plan, carried=self._carried())
+
+    def _carried(self) -> CarriedCode:
+        """Return the code for workers that cannot import it."""
+        types = REGISTERED.registered_in("__main__")
+        return CarriedCode(
+            flow=self.flow, evaluators=self.evaluators, output=self.output, tools=self.tools, state_types=types
+        )
 
 
 def _check_wanted(wanted: Sequence[Mapping[str, str]], chosen: Sequence[Mapping[str, str]]) -> None:
@@ -160,13 +177,23 @@ def default_workers(runner: str = "threads", ray_address: str | None = None) -> 
     return min(4, cores) if runner in ("processes", "ray") else min(8, cores * 2)
 
 
-def batch_code(test: BatchTest) -> BatchCode:
-    """Return where another process loads the code of a batch from; raise InvalidInput if it cannot."""
+def batch_code(test: BatchTest, runner: Runner) -> BatchCode:
+    """Return where another process loads the code of a batch from.
+
+    If it cannot, the runner carries the code; raise InvalidInput if the runner cannot do that.
+    """
     reference = test.source or place_of(test)
     flow = test.flow
     workflow = source_of(flow)
-    _check_importable(test, workflow)
     folder = str(Path.cwd())
+    why = _why_not_importable(test, workflow)
+    if why is not None:
+        if isinstance(runner, CarryingRunner):
+            return BatchCode(reference=flow.name, is_batch=False, folder=folder, is_carried=True)
+        raise InvalidInput(
+            f"runner={test.runner!r} needs a workflow that other processes can import, but {why}. Put it at the top "
+            f"level of a file of its own, then import it from there or use `wtb batch run FILE`. {_OR_OTHERS}"
+        )
     if reference is not None and not _is_script(reference):
         return BatchCode(reference=reference, is_batch=True, folder=folder)
     assert workflow is not None
@@ -180,29 +207,26 @@ def batch_code(test: BatchTest) -> BatchCode:
             tools={name: describe(answer) for name, answer in test.tools.items()},
         )
     except InvalidInput as error:
+        if isinstance(runner, CarryingRunner):
+            return BatchCode(reference=flow.name, is_batch=False, folder=folder, is_carried=True)
         raise InvalidInput(
             f"a worker process cannot make the evaluators, output or tools of this batch: {error}; write "
-            f"`batch = wtb.BatchTest(…)` at the top level of a file, and run that. {_OR_THREADS}"
+            f"`batch = wtb.BatchTest(…)` at the top level of a file, and run that. {_OR_OTHERS}"
         ) from error
 
 
-_OR_THREADS = "runner='threads' runs the batch as it is"
+_OR_OTHERS = "runner='threads' and runner='ray' run the batch as it is"
 
 
-def _check_importable(test: BatchTest, workflow: str | None) -> None:
-    """Raise InvalidInput, saying why and what to do, if other processes cannot import the workflow."""
+def _why_not_importable(test: BatchTest, workflow: str | None) -> str | None:
+    """Say why other processes cannot import the workflow; None if they can."""
     name, definition = test.flow.name, test.flow.definition()
     functions = [each.function for each in (*definition.nodes, *definition.variants)]
     if workflow is None:
-        why = f"no module holds workflow {name!r} by a name: it was made in a function, or in a notebook"
-    elif _is_script(workflow) or any(getattr(each, "__module__", None) == "__main__" for each in functions):
-        why = f"workflow {name!r} is defined in the script that runs, which they would run again"
-    else:
-        return
-    raise InvalidInput(
-        f"runner={test.runner!r} needs a workflow that other processes can import, but {why}. Put it at the top level "
-        f"of a file of its own, then import it from there or use `wtb batch run FILE`. {_OR_THREADS}"
-    )
+        return f"no module holds workflow {name!r} by a name: it was made in a function, or in a notebook"
+    if _is_script(workflow) or any(getattr(each, "__module__", None) == "__main__" for each in functions):
+        return f"workflow {name!r} is defined in the script that runs, which they would run again"
+    return None
 
 
 def _is_script(reference: str) -> bool:

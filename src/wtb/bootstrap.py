@@ -367,6 +367,7 @@ def _batches(
         user=parts.user,
         owners=parts.owners,
         settings=settings_data(parts.settings),
+        job_timeout_s=parts.settings.job_timeout_s,
     )
     return BatchTestRunner(services)
 

@@ -40,7 +40,7 @@ def check_parity(bench: Bench, test: BatchTest, *, sample: int, runners: Sequenc
     return ParityReport(
         batches={runner: result.batch.name for runner, result in results.items()},
         jobs=max(len(result.results) for result in results.values()),
-        differences=parity_differences({runner: _facts(result) for runner, result in results.items()}),
+        differences=parity_differences({runner: job_facts(result) for runner, result in results.items()}),
         took_s={runner: result.batch.spent_s for runner, result in results.items()},
     )
 
@@ -56,7 +56,8 @@ def _run(bench: Bench, test: BatchTest, name: str, runner: str) -> BatchResult:
     return bench.batch(replace(test, name=name, runner=runner, ray_address=address))
 
 
-def _facts(result: BatchResult) -> dict[JobKey, JobFacts]:
+def job_facts(result: BatchResult) -> dict[JobKey, JobFacts]:
+    """Return what must be the same in another batch with the same jobs, by job."""
     timed = {name for name in (*result.metrics, OVERALL.name) if _is_time(name, result.weights)}
     return {(job.combination, job.case_id, job.repeat): _facts_of(job, timed) for job in result.results}
 

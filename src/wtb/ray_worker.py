@@ -1,7 +1,7 @@
 """RayWorker: a worker of a batch as a Ray actor. It follows the same protocol as `wtb.worker`, in calls, not in lines.
 
 Ray runs `begin`, `run` and `end` one after the other in one thread. `ping` and `withdraw` have a thread of their own,
-so that they answer while a job runs.
+so that they answer while a job runs, and so has `watch`.
 """
 
 from __future__ import annotations
@@ -16,15 +16,22 @@ from typing import Any
 
 import ray
 
+from wtb.application.batches.plan import CarriedCode
 from wtb.application.batches.worker import BatchWorker
 from wtb.application.batches.worker_messages import error_data, report_data
 from wtb.bootstrap import Services, bootstrap
 from wtb.domain.job_attempt import RayIds
+from wtb.domain.ports import NO_TELEMETRY
 from wtb.domain.runner import Assignment, ResultSettled
+from wtb.infrastructure.runners.process_memory import memory_above
 from wtb.infrastructure.runners.ray_messages import BeginWork
 from wtb.infrastructure.runners.shared_store import check_shared_store
+from wtb.infrastructure.worker_telemetry import WorkerTelemetry
 from wtb.settings import settings_from
 from wtb.worker import join, keep_claims, reported
+
+_WATCH_S = 0.2
+"""How often a worker looks at its memory."""
 
 
 class RayWorker:
@@ -34,6 +41,7 @@ class RayWorker:
         self._token = uuid.uuid4().hex
         self._ended = threading.Event()
         self._settled: list[bytes] = []
+        self._measurements = WorkerTelemetry()
         self._turn = threading.Lock()
         self._begun: set[int] = set()
         self._withdrawn: set[int] = set()
@@ -44,26 +52,29 @@ class RayWorker:
         """Return a token that no other worker has."""
         return self._token
 
-    def begin(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Join a batch; return that this worker is ready, or why it refuses."""
+    def begin(self, message: Mapping[str, Any], carried: CarriedCode | None = None) -> dict[str, Any]:
+        """Join a batch; return that this worker is ready, or why it refuses. `carried` is code of a notebook."""
         given = BeginWork.from_data(message)
         try:
             check_shared_store(given)
             folder = _go_to_project(given)
-            self._services = bootstrap(settings_from(given.assignment.settings))
-            self._worker = self._joined(self._services, given.assignment, folder)
+            telemetry = self._measurements if given.assignment.is_measured else NO_TELEMETRY
+            self._services = bootstrap(settings_from(given.assignment.settings), telemetry=telemetry)
+            self._worker = self._joined(self._services, given.assignment, folder, carried)
         except Exception as error:  # noqa: BLE001  whatever the user's module raises, the driver says it
             return {"refused": error_data(error)}
         return {"ready": self._worker.name}
 
-    def _joined(self, services: Services, given: Assignment, folder: Path | None) -> BatchWorker:
-        worker = join(services, given, folder=folder, ray=_ray_ids)
+    def _joined(
+        self, services: Services, given: Assignment, folder: Path | None, carried: CarriedCode | None
+    ) -> BatchWorker:
+        worker = join(services, given, folder=folder, carried=carried, ray=_ray_ids)
         worker.listen(self._settled.append)
         threading.Thread(target=keep_claims, args=(worker, self._ended), name="wtb-claims", daemon=True).start()
         return worker
 
     def run(self, number: int) -> dict[str, Any]:
-        """Run a job; return its report and the results that were settled meanwhile, or that it was withdrawn."""
+        """Run a job; return its report and what else there is to report, or that the job was withdrawn."""
         assert self._worker is not None
         with self._turn:
             if number in self._withdrawn:
@@ -73,8 +84,10 @@ class RayWorker:
         report = report_data(reported(self._worker, number))
         with self._turn:
             self._begun.discard(number)
-        settled, self._settled[:] = [report_data(ResultSettled(key)) for key in self._settled], []
-        return {"report": report, "settled": settled}
+        more, self._settled[:] = [report_data(ResultSettled(key)) for key in self._settled], []
+        if (measured := self._measurements.taken()) is not None:
+            more.append(report_data(measured))
+        return {"report": report, "more": more}
 
     def withdraw(self, number: int) -> bool:
         """Take back a job that waits here behind another one; return False if it has begun."""
@@ -83,6 +96,18 @@ class RayWorker:
                 return False
             self._withdrawn.add(number)
             return True
+
+    def watch(self, limit_bytes: int) -> dict[str, Any] | None:
+        """Wait until this worker uses more memory than a limit; return how much, and the job that runs.
+
+        Return None when the worker ends.
+        """
+        while not self._ended.wait(_WATCH_S):
+            used = memory_above(os.getpid(), limit_bytes)
+            if used is not None:
+                with self._turn:
+                    return {"used": used, "job": next(iter(self._begun), None)}
+        return None
 
     def end(self) -> dict[str, Any]:
         """Return what only this worker has seen, and close the store."""

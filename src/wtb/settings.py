@@ -17,6 +17,7 @@ from pydantic_settings import (
 )
 
 from wtb.domain.errors import InvalidInput
+from wtb.domain.job_limits import JOB_TIMEOUT_S
 from wtb.domain.retention import RetentionPolicy
 
 
@@ -31,7 +32,7 @@ class Preset(StrEnum):
 _PRESETS: dict[Preset, dict[str, Any]] = {
     Preset.TESTING: {"url": "memory://"},
     Preset.LOCAL: {},
-    Preset.PRODUCTION: {"sqlite_synchronous": "FULL", "checkpoint_failure": "fatal"},
+    Preset.PRODUCTION: {"sqlite_synchronous": "FULL", "checkpoint_failure": "fatal", "job_timeout_s": 7_200.0},
 }
 
 
@@ -101,6 +102,7 @@ class Settings(BaseSettings):
     - `retention`: the rules of `wtb prune`.
     - `sweep_grace_s`: unreferenced data is deleted once it has not been used for this long. It must be longer than any
       step takes to store its files.
+    - `job_timeout_s`: how long a job of a batch may take in a process or on Ray, unless the batch says otherwise.
     """
 
     model_config = SettingsConfigDict(
@@ -128,6 +130,7 @@ class Settings(BaseSettings):
     judge_url: str | None = None
     judge_key: SecretStr | None = None
     sweep_grace_s: float = Field(default=3600.0, ge=0, le=31_536_000)
+    job_timeout_s: float = Field(default=JOB_TIMEOUT_S, gt=0, le=31_536_000)
 
     @property
     def outside_folder(self) -> Path:

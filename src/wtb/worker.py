@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from wtb.application.batches.plan import BatchPlan
+from wtb.application.batches.plan import BatchPlan, CarriedCode
 from wtb.application.batches.worker import BatchWorker, with_inputs
 from wtb.application.batches.worker_messages import error_data, report_data
 from wtb.application.runs.mocks import tool_answers
@@ -29,15 +29,18 @@ from wtb.domain.batch import Batch
 from wtb.domain.cases import Case
 from wtb.domain.errors import WTBError
 from wtb.domain.job_attempt import RayIds
+from wtb.domain.ports import NO_TELEMETRY
 from wtb.domain.runner import Assignment, JobBroke, JobReport, ResultSettled
 from wtb.domain.tool_answers import External
 from wtb.domain.variants import parse_label
 from wtb.domain.work_order import BatchCode, WorkOrder
 from wtb.flow import Workflow
+from wtb.infrastructure.codecs.types import REGISTERED
 from wtb.infrastructure.evaluators.named import read_evaluators
 from wtb.infrastructure.evaluators.outputs import read_output
 from wtb.infrastructure.object_references import described
 from wtb.infrastructure.runners.channel import Channel
+from wtb.infrastructure.worker_telemetry import WorkerTelemetry
 from wtb.loading import load_workflow, look_in
 from wtb.settings import settings_from
 
@@ -50,23 +53,31 @@ def join(
     given: Assignment,
     *,
     folder: Path | None = None,
+    carried: CarriedCode | None = None,
     ray: Callable[[], RayIds | None] = lambda: None,
 ) -> BatchWorker:
     """Join the batch of an assignment as a worker: load its code, and check that it is the planned code.
 
-    `folder` is where the project folder lies here, if it was copied. `ray` returns Ray's ids for the job that runs.
+    `folder` is where the project folder lies here, if it was copied. `carried` is the code itself, if it cannot be
+    imported. `ray` returns Ray's ids for the job that runs.
     """
 
     def plan_of(batch: Batch, order: WorkOrder, cases: Sequence[Case]) -> BatchPlan:
         here = order if folder is None else replace(order, code=order.code.moved_to(folder))
-        return load_plan(services, batch, here, cases)
+        return load_plan(services, batch, here, cases, carried)
 
     return services.batches.join(given, plan_of, ray)
 
 
-def load_plan(services: Services, batch: Batch, order: WorkOrder, cases: Sequence[Case]) -> BatchPlan:
+def load_plan(
+    services: Services,
+    batch: Batch,
+    order: WorkOrder,
+    cases: Sequence[Case],
+    carried: CarriedCode | None = None,
+) -> BatchPlan:
     """Load the code of a batch, and return the same plan as in the process that planned it."""
-    flow, given_evaluators, given_output, tools = _load_code(order.code)
+    flow, given_evaluators, given_output, tools = _load_code(order.code) if carried is None else _take_code(carried)
     _import_others(order.imports)
     definition = flow.definition()
     definition = replace(definition, tools={**definition.tools, **tool_answers(tools)})
@@ -89,6 +100,8 @@ def load_plan(services: Services, batch: Batch, order: WorkOrder, cases: Sequenc
         seed=order.seed,
         retries=order.retries,
         external=External(order.external),
+        carried=carried,
+        known_digests=None if carried is None else (order.evaluator_digests, order.output_digest),
     )
 
 
@@ -98,6 +111,13 @@ def _import_others(modules: Iterable[str]) -> None:
         if module not in sys.modules:
             with suppress(ImportError):  # the comparison of the code names what is missing
                 importlib.import_module(module)
+
+
+def _take_code(carried: CarriedCode) -> tuple[Workflow, Sequence[Any], Any, Mapping[str, Any]]:
+    """Return the same parts of code that came with the assignment."""
+    for name, cls, to, from_ in carried.state_types:
+        REGISTERED.register(cls, name, to=to, from_=from_)
+    return carried.flow, carried.evaluators, carried.output, carried.tools
 
 
 def _load_code(code: BatchCode) -> tuple[Workflow, Sequence[Any], Any, Mapping[str, Any]]:
@@ -141,8 +161,11 @@ def serve(channel: Channel) -> None:
     begin = desk.next()
     sys.path[:] = begin["path"]
     given = Assignment.from_data(begin["assignment"])
+    measurements = WorkerTelemetry()
     try:
-        services = bootstrap(settings_from(given.settings))
+        services = bootstrap(
+            settings_from(given.settings), telemetry=measurements if given.is_measured else NO_TELEMETRY
+        )
     except WTBError as error:
         channel.send({"refused": error_data(error)})
         return
@@ -157,14 +180,17 @@ def serve(channel: Channel) -> None:
         threading.Thread(target=keep_claims, args=(worker, ended), name="wtb-claims", daemon=True).start()
         stop_listening = worker.listen(lambda key: _tell(channel, key))
         channel.send({"ready": worker.name})
-        _work(worker, desk, channel)
+        _work(worker, desk, channel, measurements)
         stop_listening()
         ended.set()
 
 
-def _work(worker: BatchWorker, desk: _Desk, channel: Channel) -> None:
+def _work(worker: BatchWorker, desk: _Desk, channel: Channel, measurements: WorkerTelemetry) -> None:
     while "run" in (message := desk.next()):
-        channel.send(report_data(reported(worker, message["run"])))
+        report = reported(worker, message["run"])
+        if (measured := measurements.taken()) is not None:
+            channel.send(report_data(measured))
+        channel.send(report_data(report))
     channel.send(report_data(worker.end()))
 
 

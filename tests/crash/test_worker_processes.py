@@ -116,6 +116,15 @@ def test_the_job_of_a_killed_worker_goes_on_elsewhere_and_after_three_workers_it
         assert killed.attempts[0].pid != killed.attempts[1].pid
         [letter] = result.dead_letters
         assert letter.run.status == "cancelled", "a run that nobody runs does not claim to be running"
+    told = [(each["event"], each["severity"]) for each in shell.json("events", "--batch", "mails", "--limit", "100")]
+    assert Counter(told) == Counter(
+        {
+            ("batch.started", "info"): 1,
+            ("worker.started", "info"): 4,
+            ("worker.lost", "warning"): 4,
+            ("batch.completed", "info"): 1,
+        }
+    )
     status = shell.json("batch", "status", "mails")
     assert (status["jobs"], status["lost_workers"]) == (
         {"total": 3, "completed": 2, "failed": 1, "dead": 1, "left": 0},

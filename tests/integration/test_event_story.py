@@ -21,6 +21,7 @@ from wtb.domain.event_body import EventBody
 from wtb.domain.event_catalogue import CATALOGUE, EventType
 from wtb.domain.events import RecordedEvent
 from wtb.domain.execution import ExecutionStatus
+from wtb.domain.runner import RunJob, RunnerReport, WorkerEnded, WorkerLost, WorkerReady
 from wtb.domain.workflow import RetryPolicy
 from wtb.flow import Workflow
 from wtb.infrastructure.owners import ProcessOwners
@@ -155,6 +156,30 @@ def takeover(bench: Bench) -> None:
     run.resume()
 
 
+class Cluster:
+    """A runner with one worker, which is lost and replaced; the jobs themselves run here."""
+
+    def start(self, run: RunJob, workers: int, report: Callable[[RunnerReport], None]) -> None:
+        self.run, self.report = run, report
+        for each in (WorkerReady("pc-1:2/34/5"), WorkerLost("pc-1:2/34/5", "was ended by signal SIGKILL")):
+            report(each)
+        report(WorkerReady("pc-1:2/35/6", ray_actor="a1"))
+
+    def submit(self, number: int) -> None:
+        self.report(self.run(number))
+
+    def close(self) -> None:
+        self.report(WorkerEnded("trace", (), "pc-1:2/35/6"))
+
+
+def workers(bench: Bench) -> None:
+    """Workers of a batch start and end, and one is lost."""
+    flow = Workflow("worked")
+    flow.add_node("answer", lambda state: {"a": 1}, start=True)
+    cases = [{"id": "1", "input": {}}]
+    bench.batch(flow, name="worked", cases=cases, evaluators=[wtb.Steps()], runner=f"{__name__}:Cluster")
+
+
 def batches(bench: Bench) -> None:
     """A batch completes and becomes a baseline; one breaks, one is cancelled, and all of that is deleted."""
     flow = Workflow("batched")
@@ -210,6 +235,7 @@ CHAPTERS: list[Callable[[Bench], None]] = [
     graphs,
     takeover,
     batches,
+    workers,
 ]
 
 
@@ -290,3 +316,11 @@ def test_a_batch_tells_its_variants_and_why_it_broke(bench: Bench) -> None:
     assert (started.variants, started.cases) == (("baseline", "work=other"), 1)  # type: ignore[attr-defined]
     assert told(bench, "batch.failed").error == "RuntimeError: the display broke"
     assert told(bench, "baseline.kept").batches == ("fine",)
+
+
+def test_workers_tell_their_process_and_how_they_were_lost(bench: Bench) -> None:
+    workers(bench)
+    lost = told(bench, "worker.lost")
+    assert (lost.host, lost.pid, lost.reason) == ("pc", "34", "was ended by signal SIGKILL")
+    assert told(bench, "worker.ended").reason == "its work was done"
+    assert [each.data.get("ray_actor") for each in log_of(bench) if each.type == "worker.started"] == [None, "a1"]

@@ -19,7 +19,10 @@ from tests.conftest import RUNNERS
 from tests.services import PostgresServer
 from wtb.application.batches.attempt import Progress
 from wtb.batches import load_batch
+from wtb.bootstrap import bootstrap
+from wtb.domain.ports.telemetry import Measure
 from wtb.infrastructure.codecs.types import REGISTERED
+from wtb.infrastructure.telemetry import MemoryTelemetry
 
 STORY = """
 import os
@@ -49,6 +52,9 @@ def prepare(state):
     note(state, "prepare")
     counter.calls += int(state["case"] == "counted")
     time.sleep(state.get("takes_s", 0))
+    held = b"x" * 1_500_000_000 if state["case"] == "greedy" else b""
+    while state["case"] in ("endless", "greedy") and not Path(state["log"]).with_name("go").exists():
+        time.sleep(0.01)
     return {"text": state["case"].upper()}
 
 
@@ -195,9 +201,66 @@ def test_processes_share_a_postgres_database(tmp_path: Path, postgres: PostgresS
 
 def test_a_failed_job_is_tried_again_as_often_as_retries_says(project: Project) -> None:
     result = project.run(cases=project.cases("flaky", "broken"), variants=[{}], retries=1)
-    ends = {job.case_id: [attempt.end for attempt in job.attempts] for job in result.results}
-    assert ends == {"flaky": ["failed", "completed"], "broken": ["failed", "failed"]}
+    assert ends_of(result) == {"flaky": ["failed", "completed"], "broken": ["failed", "failed"]}
     assert result.sharing["executed"] == sum(project.noted().values()) == 2 + 4, "each answer is tried twice"
+
+
+def ends_of(result: Any) -> dict[str, list[str]]:
+    return {job.case_id: [attempt.end for attempt in job.attempts] for job in result.results}
+
+
+def test_a_job_over_its_time_fails_alone_and_is_tried_again_as_often_as_retries_says(project: Project) -> None:
+    cases, retries = project.cases("ann", "endless", "bob"), 0 if project.runner == "ray" else 1  # Ray starts slowly
+    result = project.run(cases=cases, variants=[{}], job_timeout_s=2.5, retries=retries)
+    project.log.with_name("go").touch()  # a thread cannot be ended
+    assert ends_of(result) == {"ann": ["completed"], "endless": ["failed"] * (1 + retries), "bob": ["completed"]}
+    [failed] = [job for job in result.results if job.status == "failed"]
+    assert failed.error is not None
+    assert "took longer than" in failed.error["message"]
+    assert "2.5 s" in failed.error["message"]
+    assert failed.error["node"] == "prepare"
+    assert failed.run.status in ("failed", "cancelled")
+    assert not result.dead_letters
+
+
+@pytest.mark.parametrize("project", [each for each in RUNNERS if each != "threads"], indirect=True)
+def test_a_worker_that_takes_too_much_memory_is_ended_and_its_job_fails_alone(project: Project) -> None:
+    cases = project.cases("ann", "greedy", "bob")
+    result = project.run(cases=cases, variants=[{}], resources=wtb.Resources(memory_gb=1))
+    assert ends_of(result) == {"ann": ["completed"], "greedy": ["failed"], "bob": ["completed"]}
+    [failed] = [job for job in result.results if job.status == "failed"]
+    assert failed.error is not None
+    assert failed.error["type"] == "JobMemoryExceeded"
+    assert "more than 1 GB, the limit of memory_gb, while it ran node `prepare`" in failed.error["message"]
+    told = worker_events(project)
+    started, ended = ([each for each in told if each.type == f"worker.{what}"] for what in ("started", "ended"))
+    assert len(started) == len(ended) == len(told) / 2
+    assert failed.worker in [each.data["pid"] for each in ended if "of memory" in each.data["reason"]]
+
+
+def test_what_workers_measure_reaches_the_telemetry_of_the_driver(project: Project) -> None:
+    telemetry = MemoryTelemetry()
+    settings = project.bench.services.settings
+    project.bench.services.close()
+    project.bench.services = bootstrap(settings, telemetry=telemetry)
+    project.run(cases=project.cases("ann", "broken"), variants=[{}])
+
+    def counts(measure: Measure) -> dict[str, int]:
+        return {name: found.count for name, found in telemetry.by_name(measure).items()}
+
+    assert counts(Measure.NODE) == {"prepare": 2, "answer": 2}
+    assert telemetry.by_name(Measure.NODE)["answer"].raised == 1
+    assert telemetry.total(Measure.NODE).total_s > 0
+    assert counts(Measure.JOB) == {"baseline": 2}
+    assert (counts(Measure.COMPLETED), counts(Measure.FAILED)) == ({"baseline": 1}, {"baseline": 1})
+    assert telemetry.total(Measure.WORKERS).count == 0, "all that started have ended"
+    assert counts(Measure.SAVE)["story"] > 0
+
+
+def worker_events(project: Project) -> list[Any]:
+    queries = project.bench.services.queries
+    found = queries.event_page(stream=queries.batch("story").batch.id, limit=1_000).events
+    return [each for each in found if each.type.startswith("worker.")]
 
 
 def test_a_batch_stops_at_its_budget_and_goes_on_with_a_larger_one(project: Project) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import wtb
-from tests.shell import Shell
+from tests.shell import Shell, environment
 from wtb.batches import load_batch
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "support_qa" / "batch.py"
@@ -76,6 +76,7 @@ def batch_of(*names):
 
 
 killed, deadly, waiting = batch_of("killed", "fine", "good"), batch_of("deadly", "fine"), batch_of("waits")
+many = batch_of("waits", "a", "b", "c")
 long = batch_of("long", *(f"short{number}" for number in range(5)))
 """
 
@@ -92,7 +93,7 @@ def noted(folder: Path) -> Counter[str]:
 
 
 def wait_until(holds: Callable[[], bool], what: str) -> None:
-    until = time.monotonic() + 60
+    until = time.monotonic() + 120
     while not holds():
         assert time.monotonic() < until, what
         time.sleep(0.02)
@@ -122,6 +123,11 @@ def test_the_job_of_a_killed_worker_goes_on_and_the_job_that_waited_behind_it_lo
     assert all(each is not None for each in ids)
     assert len({each.task for each in ids if each is not None}) == len(ids)
     assert {row["ray_actor"] for row in result.rows()} <= {each.actor for each in ids if each is not None}
+    told = [each["event"] for each in shell.json("events", "--batch", "mails")]
+    assert told[1:-1] == ["worker.started", "worker.lost", "worker.started", "worker.ended"]
+    [row] = [row for row in shell.json("batch", "show", "mails", "--cases") if row["case"] == "killed"]
+    assert row["attempts"] == 2
+    assert row["ray_actor"] in {each.actor for each in ids if each is not None}
 
 
 @pytest.mark.skipif("WTB_SOAK" not in os.environ, reason="three restarts take long; `make soak` runs it")
@@ -186,3 +192,85 @@ def test_the_support_example_has_the_same_results_on_all_runners(shell: Shell, r
 def test_a_store_in_memory_is_refused(shell: Shell) -> None:
     with wtb.Bench("memory://") as bench, pytest.raises(wtb.InvalidInput, match="memory:// is not one"):
         bench.batch(load_batch("mails.py:waiting"))
+
+
+def test_a_resource_that_no_machine_has_is_named(
+    shell: Shell, ray_cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wtb.infrastructure.runners.ray._PLACED_WITHIN_S", 0.1)
+    with (
+        wtb.Bench() as bench,
+        pytest.raises(wtb.WTBError, match=r"needs CPU 1.*tpu 2, and no machine has tpu 2") as found,
+    ):
+        bench.batch(load_batch("mails.py:waiting"), resources={"custom": {"tpu": 2}})
+    assert "the most is tpu 0" in str(found.value)
+
+
+SCRIPT = """
+import dataclasses
+import wtb
+
+GREETING = "dear"
+
+
+@wtb.serialisable
+@dataclasses.dataclass
+class Letter:
+    to: str
+
+
+def greeted(name):
+    return f"{GREETING} {name}"
+
+
+flow = wtb.Workflow("letters")
+flow.add_node("write", lambda state: {"text": greeted(state["to"]), "letter": Letter(state["to"])}, start=True)
+flow.add_node("sign", lambda state: {"signed": state["letter"].to})
+flow.edge("write", "sign")
+
+
+@wtb.evaluator(worst=0, best=1)
+def is_greeted(context):
+    return context.state["text"] == greeted(context.state["signed"])
+
+
+if __name__ == "__main__":
+    cases = [{"id": name, "input": {"to": name}} for name in ("ann", "bob")]
+    with wtb.Bench() as bench:
+        for runner in ("ray", "threads"):
+            result = bench.batch(flow, cases=cases, evaluators=[is_greeted], runner=runner, workers=1)
+            print(result.status, [job.scores["is_greeted"] for job in result.results], result.sharing["executed"])
+"""
+
+
+def test_code_of_the_running_script_travels_to_ray_and_never_into_the_store(shell: Shell, ray_cluster: str) -> None:
+    (shell.folder / "script.py").write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, "script.py"],
+        env={**environment(), "RAY_ADDRESS": ray_cluster},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.splitlines() == ["completed [1.0, 1.0] 4", "completed [1.0, 1.0] 0"], done.stderr
+    stored = b"".join(file.read_bytes() for file in (shell.folder / ".wtb").rglob("*") if file.is_file())
+    assert b"cloudpickle" not in stored
+
+
+def test_ctrl_c_finishes_what_was_sent_to_a_worker_and_the_same_command_goes_on(shell: Shell, ray_cluster: str) -> None:
+    command = ("batch", "run", "mails.py:many", "--ray-address", ray_cluster)
+    driver = shell.start(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    wait_until(lambda: noted(shell.folder)["sent waits"] == 1, "the node does not begin")
+    driver.send_signal(signal.SIGINT)
+    assert driver.stderr is not None
+    while "Ctrl-C again ends this process" not in (line := driver.stderr.readline()):
+        assert line
+    (shell.folder / "go").touch()
+    out, err = driver.communicate(timeout=60)
+    assert driver.returncode == 0, err
+    assert "left to run: run the same command again to continue." in out
+    begun = noted(shell.folder)
+    assert 1 <= begun["finished waits"] + begun["finished a"] + begun["finished b"] + begun["finished c"] < 4
+    shell.wtb(*command)
+    assert set(noted(shell.folder).values()) == {1}
+    assert sum(noted(shell.folder).values()) == 4 * 3

@@ -95,7 +95,7 @@ def test_the_table_of_the_presets_is_what_they_change() -> None:
     for name in Settings.model_fields:
         values = [getattr(found[preset], name) for preset in presets]
         if name in listed:
-            assert listed[name] == [value or "SQLite in `folder" for value in values]
+            assert listed[name] == [str(value or "SQLite in `folder") for value in values]
         elif name != "preset":
             assert len({str(value) for value in values}) == 1, f"presets differ in {name}"
 

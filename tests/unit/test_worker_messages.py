@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from wtb.application.batches.worker_messages import WorkerReport, error_data, error_from, report_data, report_from
+from wtb.application.batches.worker_messages import WorkerMessage, error_data, error_from, report_data, report_from
 from wtb.domain.batch import JobStatus
 from wtb.domain.errors import BatchNotFound, StorageUnavailable, WorkerFailed
 from wtb.domain.runner import (
@@ -16,8 +16,10 @@ from wtb.domain.runner import (
     JobFailedForNow,
     JobRunsElsewhere,
     JobWaits,
+    MeasuredSpan,
     ResultSettled,
     WorkerEnded,
+    WorkMeasured,
 )
 from wtb.domain.spending import Spent
 from wtb.testing.fakes import FakeClock
@@ -31,10 +33,11 @@ from wtb.testing.fakes import FakeClock
         JobWaits(3, b"\x00\xff"),
         JobRunsElsewhere(3),
         ResultSettled(b"\x01"),
-        WorkerEnded("run/worker", ("`COUNT` in flow.py",)),
+        WorkMeasured((MeasuredSpan("node", "answer", 0.25, 1), MeasuredSpan("call", "send", None, 2))),
+        WorkerEnded("run/worker", ("`COUNT` in flow.py",), "host/12/3"),
     ],
 )
-def test_a_report_comes_out_as_it_went_in(report: WorkerReport) -> None:
+def test_a_report_comes_out_as_it_went_in(report: WorkerMessage) -> None:
     assert report_from(json.loads(json.dumps(report_data(report)))) == report
 
 

@@ -55,6 +55,9 @@ class EventType(StrEnum):
     BATCH_FAILED = "batch.failed"
     BATCH_CANCELLED = "batch.cancelled"
     BATCH_DELETED = "batch.deleted"
+    WORKER_STARTED = "worker.started"
+    WORKER_ENDED = "worker.ended"
+    WORKER_LOST = "worker.lost"
     BASELINE_KEPT = "baseline.kept"
     BASELINE_DELETED = "baseline.deleted"
     EVALUATION_COMPLETED = "evaluation.completed"
@@ -697,6 +700,55 @@ class BatchDeleted(EventBody):
     """The name of the batch."""
     by: str | None = None
     """Who deleted it."""
+
+
+@_event(EventType.WORKER_STARTED)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchWorkerStarted(EventBody):
+    """A worker of a batch is ready for jobs: a process on this machine, or an actor on Ray. Threads have no event."""
+
+    worker: str
+    """The name of its process, as in leases."""
+    host: str
+    """The name of its machine."""
+    pid: str
+    """The number of its process."""
+    ray_actor: str | None = None
+    """The actor, if it runs on Ray."""
+
+
+@_event(EventType.WORKER_ENDED)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchWorkerEnded(EventBody):
+    """A worker of a batch ended: its work was done, or it was ended because its job exceeded a limit."""
+
+    worker: str
+    """The name of its process, as in leases."""
+    host: str
+    """The name of its machine."""
+    pid: str
+    """The number of its process."""
+    reason: str
+    """Why it ended."""
+    ray_actor: str | None = None
+    """The actor, if it ran on Ray and was ended."""
+
+
+@_event(EventType.WORKER_LOST, Severity.WARNING)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchWorkerLost(EventBody):
+    """A worker of a batch ended before its work was done. Another worker continues its job."""
+
+    worker: str
+    """The name of its process, as in leases."""
+    host: str
+    """The name of its machine."""
+    pid: str
+    """The number of its process."""
+    reason: str
+    """How it ended."""
+    ray_actor: str | None = None
+    """The actor, if it ran on Ray."""
 
 
 @_event(EventType.BASELINE_KEPT)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from wtb.domain.batch import JobStatus
 from wtb.domain.job_attempt import RayIds
+from wtb.domain.job_limits import ExceededLimit, JobLimits
 from wtb.domain.spending import Spent
 
 Item = TypeVar("Item")
@@ -71,6 +72,16 @@ class JobLost:
 
 
 @dataclass(frozen=True, slots=True)
+class JobOverLimit:
+    """A job took too long or too much memory, so the runner ended its worker. Only this job fails."""
+
+    number: int
+    worker: str
+    limit: ExceededLimit
+    ray: RayIds | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ResultSettled:
     """A worker has stored a result that other jobs may wait for, or has given up making it."""
 
@@ -79,7 +90,19 @@ class ResultSettled:
 
 @dataclass(frozen=True, slots=True)
 class WorkerReady:
-    """A worker is ready for jobs, so more of them can be submitted."""
+    """A worker is ready for jobs, so more of them can be submitted; `worker` names its process."""
+
+    worker: str = ""
+    ray_actor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLost:
+    """A worker ended by itself before its work was done; `reason` says how. Its job is reported as JobLost."""
+
+    worker: str
+    reason: str
+    ray_actor: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +111,35 @@ class WorkerEnded:
 
     trace_id: str
     changing: tuple[str, ...] = ()
+    worker: str = ""
 
 
 JobReport = JobEnded | JobFailedForNow | JobWaits | JobRunsElsewhere | JobBroke
 """The outcome of an attempt at a job."""
 
-RunnerReport = JobReport | JobLost | ResultSettled | WorkerReady | WorkerEnded
+
+class MeasuredSpan(NamedTuple):
+    """A span, or a count, that a worker measured for the Telemetry of the driver."""
+
+    measure: str
+    name: str
+    took_s: float | None
+    """None if it was only counted."""
+    amount: int
+    """For a count: how many; for a span: 1 if an exception ended it."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkMeasured:
+    """The measurements of a worker since its last report; it makes them if the driver has a Telemetry that listens."""
+
+    spans: tuple[MeasuredSpan, ...]
+
+
+WorkerReport = WorkerReady | WorkerLost | WorkerEnded
+"""What happened to a worker."""
+
+RunnerReport = JobReport | JobLost | JobOverLimit | ResultSettled | WorkMeasured | WorkerReport
 """Everything that a runner can report; a runner of threads reports only the outcomes of jobs."""
 
 RunJob = Callable[[int], JobReport]
@@ -126,6 +172,10 @@ class Assignment:
     attempt_id: str
     attempt_began_at: datetime
     settings: Mapping[str, Any]
+    limits: JobLimits = field(default_factory=JobLimits)
+    """The runner keeps to them."""
+    is_measured: bool = False
+    """Whether the worker measures its work and reports it."""
 
     def to_data(self) -> dict[str, Any]:
         """Return it as plain JSON."""
@@ -135,6 +185,8 @@ class Assignment:
             "attempt": self.attempt_id,
             "began_at": self.attempt_began_at.isoformat(),
             "settings": dict(self.settings),
+            "limits": self.limits.to_data(),
+            "is_measured": self.is_measured,
         }
 
     @classmethod
@@ -146,6 +198,8 @@ class Assignment:
             attempt_id=data["attempt"],
             attempt_began_at=datetime.fromisoformat(data["began_at"]),
             settings=data["settings"],
+            limits=JobLimits.from_data(data["limits"]),
+            is_measured=data["is_measured"],
         )
 
 
@@ -158,6 +212,18 @@ class WorkerRunner(Protocol):
 
     def assign(self, assignment: Assignment) -> None:
         """Give the workers their task; called once, before `start`."""
+        ...
+
+
+@runtime_checkable
+class CarryingRunner(Protocol):
+    """A skill of a WorkerRunner: it carries code to its workers that they cannot import, as that of a notebook.
+
+    The code goes from process to process, and never into storage.
+    """
+
+    def carry(self, code: object) -> None:
+        """Give this to each worker together with its assignment; called at most once, before `start`."""
         ...
 
 

@@ -20,7 +20,7 @@ class BatchCode:
     """
 
     reference: str
-    """`file.py:name` or `package.module:name`."""
+    """`file.py:name` or `package.module:name`; the name of the workflow if the code is carried."""
     is_batch: bool
     """Whether the reference names a batch test; otherwise it names a workflow."""
     folder: str
@@ -28,9 +28,13 @@ class BatchCode:
     evaluators: tuple[Any, ...] = ()
     output: Any = None
     tools: Mapping[str, Any] = field(default_factory=dict)
+    is_carried: bool = False
+    """Whether no process can import it, as in a notebook, so that the runner carries it to its workers."""
 
     def moved_to(self, folder: Path) -> BatchCode:
         """Return where the code is in a copy of the project folder; raise InvalidInput if the copy lacks it."""
+        if self.is_carried:
+            return self
         place, _, name = self.reference.rpartition(":")
         if place.endswith(".py"):
             place = str(folder / _inside(Path(place), Path(self.folder)))
@@ -45,6 +49,7 @@ class BatchCode:
             "evaluators": list(self.evaluators),
             "output": self.output,
             "tools": dict(self.tools),
+            "is_carried": self.is_carried,
         }
 
     @classmethod
@@ -57,6 +62,7 @@ class BatchCode:
             evaluators=tuple(data["evaluators"]),
             output=data["output"],
             tools=data["tools"],
+            is_carried=data.get("is_carried", False),
         )
 
 

@@ -42,18 +42,20 @@ class MemoryTelemetry:
     @contextmanager
     def span(self, measure: Measure, name: str = "") -> Iterator[None]:
         """Return a context manager that measures its block."""
-        began = time.perf_counter()
-        raised = 1
+        began, raised = time.perf_counter(), True
         try:
             yield
-            raised = 0
+            raised = False
         finally:
-            took_s = time.perf_counter() - began
-            self._add(measure, name, Measurement(count=1, raised=raised, total_s=took_s, longest_s=took_s))
+            self.took(measure, name, time.perf_counter() - began, raised=raised)
 
     def count(self, measure: Measure, name: str = "", amount: int = 1) -> None:
         """Count something whose duration is not known."""
         self._add(measure, name, Measurement(count=amount))
+
+    def took(self, measure: Measure, name: str, took_s: float, *, raised: bool = False) -> None:
+        """Record a span that a worker process measured."""
+        self._add(measure, name, Measurement(count=1, raised=int(raised), total_s=took_s, longest_s=took_s))
 
     def _add(self, measure: Measure, name: str, more: Measurement) -> None:
         with self._lock:

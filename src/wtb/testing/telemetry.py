@@ -27,6 +27,10 @@ class TelemetryContract:
             raise error
         assert found.value is error
 
+    def test_a_span_that_a_worker_measured_is_taken(self, telemetry: Telemetry) -> None:
+        telemetry.took(Measure.NODE, "name", 0.5)
+        telemetry.took(Measure.NODE, "", 0.0, raised=True)
+
     def test_spans_lie_inside_each_other(self, telemetry: Telemetry) -> None:
         def inner(value: int) -> int:
             return measured(telemetry, Measure.NODE, "inner", lambda: value + 1)()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
@@ -15,12 +16,14 @@ from wtb.application.batches.schedule import JobSchedule
 from wtb.application.node_cache import NodeCache
 from wtb.domain.batch import Job, JobStatus
 from wtb.domain.errors import StorageUnavailable
+from wtb.domain.ports import NO_TELEMETRY, Measure, Telemetry
 from wtb.domain.runner import (
     ElasticRunner,
     JobBroke,
     JobEnded,
     JobFailedForNow,
     JobLost,
+    JobOverLimit,
     JobReport,
     JobRunsElsewhere,
     JobWaits,
@@ -28,9 +31,14 @@ from wtb.domain.runner import (
     Runner,
     RunnerReport,
     WorkerEnded,
+    WorkerLost,
     WorkerReady,
+    WorkerReport,
+    WorkMeasured,
 )
 from wtb.domain.spending import Budget, Spent
+
+_log = logging.getLogger(__name__)
 
 _LOOK_S = 0.1
 """How often an attempt checks what other processes have done."""
@@ -93,6 +101,14 @@ class Jobs(Protocol):
         """Record that a job lost its worker; return its end if that happened too often, None if it continues."""
         ...
 
+    def over_limit(self, report: JobOverLimit) -> JobReport:
+        """Record that a job exceeded a limit; return its end, or that it is tried again."""
+        ...
+
+    def worker_changed(self, report: WorkerReport) -> None:
+        """Record that a worker started, ended or was lost."""
+        ...
+
     def is_left(self, number: int) -> bool:
         """Whether the process that ran a job is gone."""
         ...
@@ -123,7 +139,9 @@ class BatchAttempt:
         workers: int,
         stop: threading.Event,
         on_progress: Callable[[Progress], None],
+        telemetry: Telemetry = NO_TELEMETRY,
     ) -> None:
+        self._telemetry = telemetry
         self._cache = cache
         self._workers = workers
         self._stop = stop
@@ -162,7 +180,7 @@ class BatchAttempt:
         finally:
             runner.close()
             stop_listening()
-        self._hear_the_end()
+        self._hear_the_end(jobs)
         self._on_progress(self.progress)
         if self._error is not None:
             raise self._error
@@ -213,13 +231,15 @@ class BatchAttempt:
                 self._take(jobs, news)
                 news = self._news.get_nowait()
 
-    def _hear_the_end(self) -> None:
+    def _hear_the_end(self, jobs: Jobs) -> None:
         """Handle what workers reported while they ended."""
         with suppress(queue.Empty):
             while True:
                 news = self._news.get_nowait()
-                if isinstance(news, WorkerEnded):
-                    self.workers_ended.append(news)
+                if isinstance(news, WorkerReport):
+                    self._worker_changed(jobs, news)
+                elif isinstance(news, WorkMeasured):
+                    self._measure(news)
 
     def _take(self, jobs: Jobs, news: RunnerReport) -> None:
         match news:
@@ -235,10 +255,12 @@ class BatchAttempt:
                 self._schedule.again(number)
             case JobLost(number):
                 self._lost(jobs, news)
-            case WorkerEnded():
-                self.workers_ended.append(news)
-            case WorkerReady():
-                pass  # now there is room for more jobs
+            case JobOverLimit():
+                self._take(jobs, jobs.over_limit(news))
+            case WorkMeasured():
+                self._measure(news)
+            case WorkerReady() | WorkerLost() | WorkerEnded():
+                self._worker_changed(jobs, news)
             case JobWaits(number, key):
                 self._schedule.waits_for(number, key)
                 if not self._cache.is_being_made(key):  # it was made before this job began to wait
@@ -260,8 +282,28 @@ class BatchAttempt:
             self._schedule.ended(report.number)
             self._count(ended)
 
+    def _worker_changed(self, jobs: Jobs, report: WorkerReport) -> None:
+        if isinstance(report, WorkerEnded):
+            self.workers_ended.append(report)
+        try:
+            jobs.worker_changed(report)
+        except StorageUnavailable:  # a job must not fail because of a note about its worker
+            _log.warning("the store did not answer, so it has no event for worker %s", report.worker, exc_info=True)
+
+    def _measure(self, found: WorkMeasured) -> None:
+        """Pass on what a worker has measured."""
+        for span in found.spans:
+            measure = Measure(span.measure)
+            if span.took_s is None:
+                self._telemetry.count(measure, span.name, span.amount)
+            else:
+                self._telemetry.took(measure, span.name, span.took_s, raised=bool(span.amount))
+
     def _count(self, ended: JobEnded) -> None:
         progress, before = self.progress, self._pending[ended.number]
+        if self._telemetry.is_on:
+            completed = ended.status is JobStatus.COMPLETED
+            self._telemetry.count(Measure.COMPLETED if completed else Measure.FAILED, before.combination)
         progress.executed += ended.executed
         progress.shared += ended.shared
         progress.failed_nodes += ended.failed_nodes

@@ -12,10 +12,11 @@ from datetime import datetime
 from typing import Any
 
 from wtb.application.batches.job_reversals import JobReversals, WorkedOnElsewhere
-from wtb.application.batches.lost_workers import with_lost_worker
-from wtb.application.batches.plan import BatchPlan
-from wtb.application.batches.planner import BatchPlanner, Prints
+from wtb.application.batches.lost_workers import over_limit, with_lost_worker
+from wtb.application.batches.plan import BatchPlan, Prints
+from wtb.application.batches.planner import BatchPlanner
 from wtb.application.batches.scoring import Scoring, scored_by
+from wtb.application.batches.worker_events import worker_event
 from wtb.application.dependencies.traces import Traces
 from wtb.application.evaluation_engine import EvaluationEngine
 from wtb.application.node_cache import AttemptRef, NodeCache, Sharing
@@ -26,16 +27,27 @@ from wtb.domain.batch import Batch, BatchStatus, Job, JobStatus
 from wtb.domain.cases import Case
 from wtb.domain.errors import AlreadyExists, Conflict, ExecutionNotFound, InvalidTransition, WTBError
 from wtb.domain.event_catalogue import EventType, NodeCompleted
-from wtb.domain.events import bodies
+from wtb.domain.events import Event, bodies
 from wtb.domain.execution import Execution, ExecutionStatus, Failure
 from wtb.domain.figures import NO_FIGURES
 from wtb.domain.job_attempt import AttemptEnd, JobAttempt, RayIds, WorkerName
+from wtb.domain.job_limits import JOB_TIMEOUT_S
 from wtb.domain.job_origin import JobOrigin
 from wtb.domain.job_record import JobRecord
 from wtb.domain.observation import Window
 from wtb.domain.options import RunOptions
 from wtb.domain.ports import NO_TELEMETRY, Clock, Codec, Ids, Measure, Owners, Storage, Telemetry, measured
-from wtb.domain.runner import JobEnded, JobFailedForNow, JobLost, JobReport, JobRunsElsewhere, JobWaits
+from wtb.domain.runner import (
+    JobEnded,
+    JobFailedForNow,
+    JobLost,
+    JobOverLimit,
+    JobReport,
+    JobRunsElsewhere,
+    JobWaits,
+    WorkerReady,
+    WorkerReport,
+)
 from wtb.domain.secrets import Masker
 from wtb.domain.spending import Spent
 from wtb.domain.tool_answers import External
@@ -72,6 +84,8 @@ class BatchServices:
     """Who runs the batches."""
     settings: Mapping[str, Any] | None = None
     """The settings with which another process opens the same store; None if no other process can."""
+    job_timeout_s: float = JOB_TIMEOUT_S
+    """How long a job may take, unless its batch says otherwise."""
 
     def new_attempt(self) -> AttemptRef:
         """Return a new attempt at a batch or a job. Failures are final within an attempt."""
@@ -152,7 +166,7 @@ class JobRunner:
         """Save the result of a job, unless the job will be tried again."""
         if not work.job.has_run or job.status is JobStatus.FAILED:
             job = job.noted(attempts=(*work.job.record.attempts, self._attempted(work, job)))
-        if job.status is JobStatus.FAILED and len(job.record.failed_attempts) <= self.plan.retries:
+        if self._is_tried_again(job):
             work.sharing = replace(
                 sharing,
                 attempt=self.services.new_attempt(),
@@ -161,12 +175,8 @@ class JobRunner:
                 spent=Spent(),
                 failed=0,
             )
-            work.job = self.services.planner.queued_again(job).noted(
-                attempts=job.record.attempts, executed=sharing.executed, shared=sharing.shared
-            )
+            work.job = self._queued_again(job.noted(executed=sharing.executed, shared=sharing.shared))
             work.begun, work.started = False, None
-            if self.plan.external is External.REVERSE:
-                work.job = work.job.taking_back()
             self._save(work.job, 0.0)
             return JobFailedForNow(job.number, sharing.failed)
         self._save(job, self.spent_s())
@@ -178,6 +188,17 @@ class JobRunner:
             shared=sharing.shared,
             failed_nodes=sharing.failed,
         )
+
+    def _is_tried_again(self, job: Job) -> bool:
+        return job.status is JobStatus.FAILED and len(job.record.failed_attempts) <= self.plan.retries
+
+    def _queued_again(self, job: Job) -> Job:
+        """Return a failed job that is tried again at once."""
+        record = job.record
+        job = self.services.planner.queued_again(job).noted(
+            attempts=record.attempts, executed=record.executed, shared=record.shared
+        )
+        return job.taking_back() if self.plan.external is External.REVERSE else job
 
     def _attempted(self, work: _Work, job: Job) -> JobAttempt:
         """Return the attempt that has just ended."""
@@ -227,10 +248,49 @@ class JobRunner:
         )
         if job.status is JobStatus.PENDING:
             return None
-        if job.execution_id is not None:
-            with suppress(WTBError):  # otherwise its run would seem to run for ever
-                self.services.controller.request(job.execution_id, "stop")
+        self._stop_run(job)
         return JobEnded(job.number, job.status, job.spent)
+
+    def over_limit(self, report: JobOverLimit) -> JobReport:
+        """Record that a job failed because it exceeded a limit; return its end, or that it is tried again."""
+        self._count_worker(-1)
+        with self.services.storage.unit_of_work() as uow:
+            now = self.services.clock.now()
+            uow.events.append(Event.of(worker_event(report), stream=self.batch.id, at=now))
+            job = uow.batches.get_job(self.batch.id, report.number)
+            if job.status is not JobStatus.PENDING:  # the worker stored the result just before it was ended
+                uow.commit()
+                return JobEnded(job.number, job.status, job.spent)
+            failed = over_limit(uow, job, report, now)
+            again = self._is_tried_again(failed)
+            kept = self._queued_again(failed) if again else failed
+            uow.batches.save_jobs([kept])
+            uow.commit()
+        self._stop_run(failed)
+        _log.warning("%s on %s failed: the job %s", job.combination, job.case_id, report.limit.happened)
+        if not again:
+            return JobEnded(job.number, failed.status, failed.spent)
+        self._work[report.number].job = kept
+        return JobFailedForNow(report.number)
+
+    def _count_worker(self, amount: int) -> None:
+        if self.services.telemetry.is_on:
+            self.services.telemetry.count(Measure.WORKERS, self.batch.name, amount)
+
+    def _stop_run(self, job: Job) -> None:
+        """End the run of a job that was given up; otherwise it would seem to run for ever."""
+        if job.execution_id is not None:
+            with suppress(WTBError):
+                self.services.controller.request(job.execution_id, "stop")
+
+    def worker_changed(self, report: WorkerReport) -> None:
+        """Record that a worker started, ended or was lost."""
+        if not report.worker:
+            return  # a runner of another package that does not name its workers
+        self._count_worker(1 if isinstance(report, WorkerReady) else -1)
+        with self.services.storage.unit_of_work() as uow:
+            uow.events.append(Event.of(worker_event(report), stream=self.batch.id, at=self.services.clock.now()))
+            uow.commit()
 
     def is_left(self, number: int) -> bool:
         """Whether the process that ran a job is gone."""
@@ -320,7 +380,7 @@ class JobRunner:
             return self.services.controller.start(
                 self.plan.definition,
                 case.input,
-                RunOptions(variants=variants, seed=self.plan.seed_of(job)),
+                RunOptions(variants=variants, seed=self.plan.seed_of(job), timeout_s=self.plan.run_timeout_s),
                 execution_id=job.execution_id,
                 sharing=sharing,
                 source=self.plan.source,

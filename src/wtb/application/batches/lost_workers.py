@@ -1,4 +1,4 @@
-"""Decides what happens to a job whose worker ended before the job did."""
+"""Decides what happens to a job whose worker was lost, or was ended because the job exceeded a limit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wtb.domain.ids import ExecutionId
 from wtb.domain.job_attempt import MOST_LOST_WORKERS, AttemptEnd, JobAttempt
 from wtb.domain.job_record import WORKER_LOST
 from wtb.domain.ports import UnitOfWork
-from wtb.domain.runner import JobLost
+from wtb.domain.runner import JobLost, JobOverLimit
 from wtb.domain.spending import Spent
 
 
@@ -32,19 +32,47 @@ def with_lost_worker(uow: UnitOfWork, job: Job, report: JobLost, now: datetime) 
     return job if len(job.record.lost_workers) < MOST_LOST_WORKERS else _dead(uow, job)
 
 
+def over_limit(uow: UnitOfWork, job: Job, report: JobOverLimit, now: datetime) -> Job:
+    """Return a job that failed because it took too long or too much memory."""
+    attempt = JobAttempt(
+        worker=report.worker,
+        end=AttemptEnd.FAILED,
+        started=_started(uow, job),
+        ended=now,
+        reason=f"was ended: the job {report.limit.happened}",
+        ray=report.ray,
+    )
+    job = job.noted(attempts=(*job.record.attempts, attempt))
+    nodes = _next_nodes(uow, job)
+    error = Failure(
+        type=report.limit.kind.value,
+        message=f"the job {report.limit.happened},{_where(nodes)} and its worker was ended. {report.limit.advice}",
+        node=nodes[0] if len(nodes) == 1 else None,
+    )
+    return _given_up(uow, job, error)
+
+
+def _where(nodes: tuple[str, ...]) -> str:
+    return f" while it ran {' and '.join(f'node `{node}`' for node in nodes)}" if nodes else ""
+
+
 def _dead(uow: UnitOfWork, job: Job) -> Job:
     nodes = _next_nodes(uow, job)
-    where = f" while it ran {' and '.join(f'node `{node}`' for node in nodes)}" if nodes else ""
     ends = "; ".join(f"process {each.pid} on {each.host} {each.reason}" for each in job.record.lost_workers)
     advice = "; SIGKILL often means that the machine ran out of memory" if "SIGKILL" in ends else ""
     error = Failure(
         type=WORKER_LOST,
         message=(
-            f"the job lost its worker {len(job.record.lost_workers)} times{where} and is not tried again: "
+            f"the job lost its worker {len(job.record.lost_workers)} times{_where(nodes)} and is not tried again: "
             f"{ends}{advice}. Run the batch again to try it once more"
         ),
         node=nodes[0] if len(nodes) == 1 else None,
     )
+    return _given_up(uow, job, error)
+
+
+def _given_up(uow: UnitOfWork, job: Job, error: Failure) -> Job:
+    """Return a failed job, with what its unfinished run has spent and called."""
     spent, external = job.spent, Counter[str]()
     if job.execution_id is not None:
         runs = measured_runs(uow, job.execution_id)

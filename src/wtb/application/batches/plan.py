@@ -20,6 +20,7 @@ from wtb.domain.batch_record import BatchRecord
 from wtb.domain.cases import Case
 from wtb.domain.errors import InvalidInput
 from wtb.domain.evaluation import Evaluator, metric_of
+from wtb.domain.job_limits import Resources
 from wtb.domain.job_output import output_of
 from wtb.domain.ports import Codec
 from wtb.domain.secrets import Masker
@@ -31,6 +32,26 @@ from wtb.domain.work_order import BatchCode, Versions, WorkOrder
 from wtb.domain.workflow import WorkflowDefinition
 
 MOST_WORKERS = 256
+
+
+Prints = Mapping[str, Mapping[str, Fingerprint]]
+"""By combination and node: the fingerprint of the node's implementation."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CarriedCode:
+    """The parts of a batch that no other process can import, for workers that get them from the driver itself.
+
+    A worker that gets code in this way has no files to look into, so it also gets what the driver found there.
+    """
+
+    flow: Any
+    evaluators: Sequence[Any]
+    output: Any
+    tools: Mapping[str, Any]
+    state_types: Sequence[Any] = ()
+    """The registered classes of states that no module has."""
+    prints: Prints = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +86,13 @@ class BatchPlan:
     external: External = External.RUN
     code: BatchCode | None = None
     """Where workers in other processes load the code from; None if jobs run in this process."""
+    carried: CarriedCode | None = None
+    """The code itself, if workers cannot import it and the runner carries it to them."""
+    known_digests: tuple[Mapping[str, str], str] | None = None
+    """In a worker with carried code: the digests of the evaluators and of the output, as they were planned."""
+    job_timeout_s: float | None = None
+    """How long a job may take; None for the limit of the settings."""
+    resources: Resources = field(default_factory=Resources)
     remeasure: bool = False
     """Whether to run all jobs again, unshared, if some would not be measured together with the baseline."""
 
@@ -76,11 +104,15 @@ class BatchPlan:
     @cached_property
     def digests(self) -> Mapping[str, str]:
         """The digests of these fingerprints."""
+        if self.known_digests is not None:
+            return self.known_digests[0]
         return {name: print_.digest for name, print_ in self.evaluator_prints.items()}
 
     @cached_property
     def output_digest(self) -> str:
         """A digest of the rule that reads outputs."""
+        if self.known_digests is not None:
+            return self.known_digests[1]
         return fingerprint(self.output.read).digest[:16]
 
     @cached_property
@@ -94,6 +126,14 @@ class BatchPlan:
     def by_label(self) -> Mapping[str, Combination]:
         """The combinations by their labels."""
         return {label(combination): combination for combination in self.combinations}
+
+    @property
+    def run_timeout_s(self) -> float | None:
+        """The time limit of the run of a job. Where jobs have processes of their own, their runner ends them instead.
+
+        On threads the general limit of the settings does not apply: a run with a limit costs a thread for each node.
+        """
+        return self.job_timeout_s if self.code is None else None
 
     @property
     def case_inputs(self) -> dict[str, dict[str, Any]]:
@@ -111,6 +151,8 @@ def check_plan(plan: BatchPlan) -> None:
         raise InvalidInput(f"workers must be from 1 to {MOST_WORKERS}, not {plan.workers}; each takes memory")
     if plan.repeats < 1:
         raise InvalidInput(f"repeats must be at least 1, not {plan.repeats}")
+    if plan.job_timeout_s is not None and not plan.job_timeout_s > 0:
+        raise InvalidInput(f"job_timeout_s must be more than 0, not {plan.job_timeout_s!r}")
     unknown = plan.fresh_nodes - {node.name for node in plan.definition.nodes}
     if unknown:
         known = ", ".join(node.name for node in plan.definition.nodes)

@@ -11,7 +11,7 @@ from typing import Any
 
 from wtb.application.batches.external_tools import external_tools
 from wtb.application.batches.forecast import ExternalTool, Forecast, NodeRunCount, NodeRunKey
-from wtb.application.batches.plan import BatchPlan
+from wtb.application.batches.plan import BatchPlan, Prints
 from wtb.application.batches.scoring import scored_by, waiting_for_scores
 from wtb.application.dependencies.fingerprint import Fingerprint, combined, counted, digest_of
 from wtb.application.dependencies.objects import module_of
@@ -27,9 +27,6 @@ from wtb.domain.observation import Window
 from wtb.domain.ports import Codec, Ids
 from wtb.domain.variants import Combination, label
 from wtb.domain.workflow import WorkflowDefinition
-
-Prints = Mapping[str, Mapping[str, Fingerprint]]
-"""The fingerprint of every implementation, by combination and node."""
 
 SETUP = "the workflow"
 """The name for what belongs to no node: edges, reducers, settings of nodes, the seed."""

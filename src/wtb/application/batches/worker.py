@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from wtb.application.batches.job_runner import BatchServices, JobRunner
-from wtb.application.batches.plan import BatchPlan, versions_here
-from wtb.application.batches.planner import SETUP, Prints, workflow_digest
+from wtb.application.batches.plan import BatchPlan, Prints, versions_here
+from wtb.application.batches.planner import SETUP, workflow_digest
 from wtb.application.batches.scoring import kept_cases
 from wtb.application.dependencies.workflow_code import changed_parts
 from wtb.application.node_cache import AttemptRef
@@ -24,6 +24,7 @@ from wtb.domain.batch import Batch, JobStatus
 from wtb.domain.batch_record import MadeOf
 from wtb.domain.cases import Case
 from wtb.domain.errors import InvalidInput
+from wtb.domain.job_limits import JobLimits
 from wtb.domain.runner import Assignment, JobReport, JobRunsElsewhere, JobWaits, WorkerEnded
 from wtb.domain.values import evolve
 from wtb.domain.work_order import WorkOrder
@@ -68,8 +69,10 @@ class BatchWorker:
 
     def end(self) -> WorkerEnded:
         """Return what only this process knows about its runs."""
-        changing = self._services.planner.changing(self._jobs.plan, self._jobs.prints)
-        return WorkerEnded(self._jobs.trace_id, tuple(sorted(changing)))
+        plan = self._jobs.plan
+        # Carried code has no files here in which its values could be found and compared.
+        changing = () if plan.carried is not None else self._services.planner.changing(plan, self._jobs.prints)
+        return WorkerEnded(self._jobs.trace_id, tuple(sorted(changing)), self.name)
 
 
 def check_for_workers(plan: BatchPlan, services: BatchServices) -> None:
@@ -83,7 +86,9 @@ def check_for_workers(plan: BatchPlan, services: BatchServices) -> None:
         raise InvalidInput(f"runner={plan.runner!r} needs a batch whose code other processes can load")
 
 
-def assignment(batch: Batch, trace_id: str, attempt: AttemptRef, services: BatchServices) -> Assignment:
+def assignment(
+    batch: Batch, trace_id: str, attempt: AttemptRef, services: BatchServices, limits: JobLimits
+) -> Assignment:
     """Return the assignment that each worker of a batch gets."""
     return Assignment(
         batch_id=batch.id,
@@ -91,6 +96,8 @@ def assignment(batch: Batch, trace_id: str, attempt: AttemptRef, services: Batch
         attempt_id=attempt.id,
         attempt_began_at=attempt.began_at,
         settings=services.settings or {},
+        limits=limits,
+        is_measured=services.telemetry.is_on,
     )
 
 

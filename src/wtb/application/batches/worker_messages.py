@@ -15,17 +15,19 @@ from wtb.domain.runner import (
     JobReport,
     JobRunsElsewhere,
     JobWaits,
+    MeasuredSpan,
     ResultSettled,
     RunnerReport,
     WorkerEnded,
+    WorkMeasured,
 )
 from wtb.domain.spending import Spent
 
-WorkerReport = JobReport | ResultSettled | WorkerEnded
+WorkerMessage = JobReport | ResultSettled | WorkMeasured | WorkerEnded
 Data = Mapping[str, Any]
 
 
-def report_data(report: WorkerReport) -> dict[str, Any]:
+def report_data(report: WorkerMessage) -> dict[str, Any]:
     """Return a report as plain JSON."""
     kind = _KINDS[type(report)]
     return {"is": kind, **_WRITE[kind](report)}
@@ -83,6 +85,7 @@ _KINDS: Mapping[type, str] = {
     JobRunsElsewhere: "runs elsewhere",
     JobBroke: "broke",
     ResultSettled: "result settled",
+    WorkMeasured: "measured",
     WorkerEnded: "worker ended",
 }
 
@@ -93,7 +96,12 @@ _WRITE: Mapping[str, Callable[[Any], dict[str, Any]]] = {
     "runs elsewhere": lambda report: {"job": report.number},
     "broke": lambda report: {"job": report.number, "error": error_data(report.error)},
     "result settled": lambda report: {"key": report.key.hex()},
-    "worker ended": lambda report: {"trace": report.trace_id, "changing": list(report.changing)},
+    "measured": lambda report: {"spans": report.spans},
+    "worker ended": lambda report: {
+        "trace": report.trace_id,
+        "changing": list(report.changing),
+        "worker": report.worker,
+    },
 }
 
 _READ: Mapping[str, Callable[[Data], RunnerReport]] = {
@@ -103,5 +111,6 @@ _READ: Mapping[str, Callable[[Data], RunnerReport]] = {
     "runs elsewhere": lambda data: JobRunsElsewhere(data["job"]),
     "broke": lambda data: JobBroke(data["job"], error_from(data["error"])),
     "result settled": lambda data: ResultSettled(bytes.fromhex(data["key"])),
-    "worker ended": lambda data: WorkerEnded(data["trace"], tuple(data["changing"])),
+    "measured": lambda data: WorkMeasured(tuple(MeasuredSpan(*span) for span in data["spans"])),
+    "worker ended": lambda data: WorkerEnded(data["trace"], tuple(data["changing"]), data["worker"]),
 }

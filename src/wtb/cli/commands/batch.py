@@ -51,6 +51,7 @@ from wtb.cli.views.batch_tables import (
 from wtb.domain.batch import Batch, JobStatus
 from wtb.domain.cases import Case
 from wtb.domain.errors import InvalidInput
+from wtb.domain.job_limits import Resources
 from wtb.domain.spending import Budget
 from wtb.domain.tool_answers import External
 from wtb.domain.variants import label, parse_label
@@ -93,6 +94,18 @@ ray_address_option = click.option(
     metavar="ADDRESS",
     help="With --runner ray: the cluster, as `auto` or HOST:PORT. Without it, Ray starts on this machine.",
 )
+job_timeout_option = click.option(
+    "--job-timeout-s",
+    type=click.FloatRange(0, min_open=True),
+    metavar="S",
+    help="Let a job that takes longer than S seconds fail. In processes and on Ray its worker is ended.",
+)
+memory_option = click.option(
+    "--memory-gb",
+    type=click.FloatRange(0, min_open=True),
+    metavar="X",
+    help="In processes and on Ray: end a worker that uses more than X GB of memory. Its job fails.",
+)
 
 
 @click.group()
@@ -116,6 +129,8 @@ def batch() -> None:
 @workers_number
 @runner_name
 @ray_address_option
+@job_timeout_option
+@memory_option
 @click.option(
     "--budget-usd", type=click.FloatRange(0), metavar="X", help="Start no more jobs once the batch has cost this much."
 )
@@ -150,6 +165,8 @@ def run(
     workers: int | None,
     runner: str | None,
     ray_address: str | None,
+    job_timeout_s: float | None,
+    memory_gb: float | None,
     budget_usd: float | None,
     budget_tokens: int | None,
     budget_s: float | None,
@@ -182,6 +199,7 @@ def run(
         "workers": workers,
         "runner": runner,
         "ray_address": ray_address,
+        "job_timeout_s": job_timeout_s,
         "external": external,
     }
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
@@ -194,6 +212,8 @@ def run(
         limits = {"usd": budget_usd, "tokens": budget_tokens, "s": budget_s}
         more = {name: limit for name, limit in limits.items() if limit is not None}
         budget = Budget.of({**Budget.of(test.budget).limits(), **more})
+        if memory_gb is not None:
+            changes["resources"] = replace(Resources.of(test.resources), memory_gb=memory_gb)
         _run(bench, replace(test, budget=budget, **changes), only, remeasure=remeasure, as_json=as_json)
 
 
@@ -542,6 +562,7 @@ def _plain(job: JobResult, case: CaseText) -> dict[str, Any]:
         "started": None if job.started is None else job.started.isoformat(),
         "ended": None if job.ended is None else job.ended.isoformat(),
         "attempts": len(job.attempts),
+        **({} if job.ray is None else {"ray_actor": job.ray.actor, "ray_task": job.ray.task}),
     }
 
 

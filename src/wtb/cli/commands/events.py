@@ -18,7 +18,7 @@ from wtb.domain.filters import event_types
 
 EVENTS = 100
 """How many events people see by default."""
-_UNSAID: tuple[str, ...] = ("node", "visit", "checkpoint", "call", "by")
+_UNSAID: tuple[str, ...] = ("node", "visit", "checkpoint", "call", "worker", "by")
 """Fields that the text of an event leaves out, or shows elsewhere."""
 
 

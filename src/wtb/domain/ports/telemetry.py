@@ -24,6 +24,14 @@ class Measure(StrEnum):
     """An external call that a node really makes, with its records; by tool or key."""
     JOB = "job"
     """One turn of a batch job, until it ends or waits for another job's result; by combination."""
+    BATCH = "batch"
+    """The jobs of a batch, from the first to the last; by name of the batch."""
+    COMPLETED = "completed"
+    """A job that completed; only counted; by combination."""
+    FAILED = "failed"
+    """A job that failed; only counted; by combination."""
+    WORKERS = "workers"
+    """Worker processes of a batch: counted with 1 when one is ready, with -1 when it ends; by batch."""
     ROLLBACK = "rollback"
     """A rollback or a redo, or taking external calls back; by direction."""
     SWEEP = "sweep"
@@ -53,6 +61,10 @@ class Telemetry(Protocol):
         """Count something whose duration is not known."""
         ...
 
+    def took(self, measure: Measure, name: str, took_s: float, *, raised: bool = False) -> None:
+        """Record a span that a worker process measured; `raised`: an exception ended it."""
+        ...
+
 
 class NoTelemetry:
     """Measures nothing."""
@@ -64,6 +76,9 @@ class NoTelemetry:
         return nullcontext()
 
     def count(self, measure: Measure, name: str = "", amount: int = 1) -> None:
+        """Do nothing."""
+
+    def took(self, measure: Measure, name: str, took_s: float, *, raised: bool = False) -> None:
         """Do nothing."""
 
 

@@ -66,6 +66,11 @@ class TypeRegistry:
         """Return the functions that users gave to store and rebuild values, by the name of the type."""
         return {name: known.given for name, known in self._by_name.items() if known.given is not None}
 
+    def registered_in(self, module: str) -> list[tuple[str, type, Any, Any]]:
+        """Return the arguments with which the types of a module were registered: name, type, to and from_."""
+        found = [(name, known) for name, known in self._by_name.items() if known.type.__module__ == module]
+        return [(name, known.type, *(known.given or (None, None))) for name, known in found]
+
     def content(self, name: str, value: Any) -> Any:
         """Return a value of this type as plain data."""
         known = self._by_name.get(name)

@@ -7,6 +7,8 @@ A failed call does not say whether the job has run. So the worker gets no more j
 
 - The same process answers: the job may be running there. It is reported as running elsewhere, and its lease decides.
 - Another process answers, or none: the first of its jobs has lost its worker, and the next one had not begun.
+
+A worker whose job takes too long or too much memory is ended. That job fails, and the next one goes to another worker.
 """
 
 from __future__ import annotations
@@ -24,17 +26,21 @@ from pathlib import Path
 from typing import Any
 
 from wtb.application.batches.worker_messages import error_from, report_from
-from wtb.domain.errors import WorkerFailed
+from wtb.domain.errors import InvalidInput, WorkerFailed
+from wtb.domain.job_limits import ExceededLimit
 from wtb.domain.runner import (
     Assignment,
     JobBroke,
     JobLost,
+    JobOverLimit,
     JobRunsElsewhere,
     RunJob,
     RunnerReport,
+    WorkerLost,
     WorkerReady,
 )
-from wtb.infrastructure.runners.ray_cluster import RayCluster
+from wtb.infrastructure.owners import ProcessOwners
+from wtb.infrastructure.runners.ray_cluster import RayCluster, needs_of
 from wtb.infrastructure.runners.ray_messages import BeginWork
 from wtb.infrastructure.runners.ray_slot import RaySlot, SentJob, SlotState, new_actor
 from wtb.infrastructure.runners.shared_store import machine_here
@@ -63,12 +69,15 @@ class RayRunner:
         self._slots: list[RaySlot] = []
         self._cluster: RayCluster | None = None
         self._error: BaseException | None = None
+        self._owners = ProcessOwners()
         self._ready = 0
         self._is_closed = False
 
     def assign(self, assignment: Assignment) -> None:
         folder = Path(assignment.settings["folder"])
+        self._carried: object = None
         self._probe = folder / f"probe-{assignment.attempt_id}"
+        self._limits = assignment.limits
         self._work_to_do = BeginWork(
             assignment=assignment,
             machine=machine_here(),
@@ -76,6 +85,9 @@ class RayRunner:
             path=sys.path,
             probe=str(self._probe),
         )
+
+    def carry(self, code: object) -> None:
+        self._carried = code
 
     def start(self, run: RunJob, workers: int, report: Callable[[RunnerReport], None]) -> None:
         self._workers, self._report = workers, report
@@ -97,9 +109,9 @@ class RayRunner:
     def _work(self) -> None:
         try:
             while not self._is_closed or self._queued or any(slot.sent for slot in self._slots):
-                with suppress(queue.Empty):
-                    self._events.get(timeout=_LOOK_S)()
                 try:
+                    with suppress(queue.Empty):
+                        self._events.get(timeout=_LOOK_S)()
                     self._look()
                     self._share_out()
                 except Exception as error:  # noqa: BLE001  nobody else would hear of it, and the batch would wait
@@ -121,14 +133,18 @@ class RayRunner:
     def _connect(self) -> None:
         self._probe.parent.mkdir(parents=True, exist_ok=True)
         self._probe.touch()
-        self._cluster = RayCluster(self._workers, self._address, Path(self._work_to_do.folder))
+        self._cluster = RayCluster(self._workers, self._address, Path(self._work_to_do.folder), self._limits.resources)
         self._slots = [self._started() for _ in range(self._workers)]
 
     def _started(self) -> RaySlot:
         assert self._cluster is not None
-        slot = RaySlot(new_actor(self._cluster.ray, self._worker_class()))
+        slot = RaySlot(self._new_actor())
         self._ask(slot)
         return slot
+
+    def _new_actor(self) -> Any:
+        assert self._cluster is not None
+        return new_actor(self._cluster.ray, self._worker_class(), self._limits.resources)
 
     def _ask(self, slot: RaySlot) -> None:
         """Ask a worker for its token."""
@@ -178,22 +194,24 @@ class RayRunner:
             self._queued.append(job.number)
 
     def _done(self, slot: RaySlot, job: SentJob, future: Future[Any]) -> None:
+        if job not in slot.sent:
+            return  # its worker was ended, and the job was reported or sent elsewhere
         error = future.exception()
         if error is None:
-            slot.sent.remove(job)
+            slot.reported(job)
             self._heard(job, future.result())
         elif isinstance(error, self._errors.RayActorError):
             job.failed = True
             self._doubt(slot, error)
         else:
-            slot.sent.remove(job)
+            slot.reported(job)
             self._report(JobBroke(job.number, WorkerFailed(f"Ray could not run job {job.number}: {error}")))
 
     def _heard(self, job: SentJob, said: dict[str, Any]) -> None:
         if "withdrawn" in said:
             self._given_back(job)
             return
-        for each in (*said["settled"], said["report"]):
+        for each in (*said["more"], said["report"]):
             self._report(report_from(each))
 
     # Workers
@@ -238,7 +256,15 @@ class RayRunner:
         self._begin(slot)
 
     def _begin(self, slot: RaySlot) -> None:
-        slot.begin(self._work_to_do.to_data(), self._later(partial(self._began, slot)))
+        try:
+            slot.begin(self._work_to_do.to_data(), self._carried, self._later(partial(self._began, slot)))
+        except TypeError as error:  # what cloudpickle raises
+            self._broke(
+                InvalidInput(
+                    f"this workflow cannot be sent to Ray: {error}. Put it at the top level of a file, and what cannot "
+                    "be copied (connections, locks) into a function that makes it when a node needs it"
+                )
+            )
 
     def _began(self, slot: RaySlot, future: Future[Any]) -> None:
         error = future.exception()
@@ -254,7 +280,27 @@ class RayRunner:
         else:
             slot.name = future.result()["ready"]
             self._move(slot, SlotState.READY)
-            self._report(WorkerReady())
+            limit = self._limits.resources.memory_bytes
+            if limit is not None:
+                slot.watch(limit, self._later(partial(self._watched, slot, slot.token)))
+            self._report(WorkerReady(slot.name, slot.actor_id))
+
+    def _watched(self, slot: RaySlot, token: str, future: Future[Any]) -> None:
+        """Handle the answer of a worker that uses too much memory."""
+        if future.exception() is not None or slot.token != token or slot.state is not SlotState.READY:
+            return  # the worker is gone or in doubt, and its jobs with it
+        limit, found = self._limits.resources.memory_bytes, future.result()
+        if limit is None or found is None:
+            return  # it ended
+        guilty = [job for job in slot.sent if job.number == found["job"]]
+        self._end_worker(slot, guilty[0] if guilty else None, ExceededLimit.memory(found["used"], limit))
+
+    def _end_worker(self, slot: RaySlot, guilty: SentJob | None, limit: ExceededLimit) -> None:
+        """Begin to end a worker because of one of its jobs."""
+        assert self._cluster is not None
+        slot.exceeded, slot.reason = (guilty, limit), f"it {limit.happened}, and was ended"
+        self._move(slot, SlotState.LOST)
+        self._cluster.ray.kill(slot.actor)
 
     def _doubt(self, slot: RaySlot, error: BaseException) -> None:
         """Give a worker no more jobs until it is known whether it lives."""
@@ -270,38 +316,56 @@ class RayRunner:
     def _look(self) -> None:
         """Replace lost workers, and give up if Ray finds no machine for any."""
         for slot in self._slots:
+            late = None if self._limits.timeout_s is None else slot.runs_longer_than(self._limits.timeout_s)
+            if late is not None:
+                self._end_worker(slot, late, ExceededLimit.time(self._limits.timeout_s or 0.0))
             if slot.has_been(SlotState.IN_DOUBT, _ANSWERS_WITHIN_S):
                 self._move(slot, SlotState.LOST)
-            is_over = not slot.unanswered or slot.has_been(SlotState.LOST, _ANSWERS_WITHIN_S)
-            if slot.state is SlotState.LOST and is_over:
+            is_over = not slot.unanswered and self._owners.is_gone(slot.name) is not False
+            if slot.state is SlotState.LOST and (is_over or slot.has_been(SlotState.LOST, _ANSWERS_WITHIN_S)):
                 self._replace(slot)
-        late = [not slot.is_placed and slot.has_been(SlotState.STARTING, _PLACED_WITHIN_S) for slot in self._slots]
-        if late and all(late) and self._error is None:
+        unplaced = [not slot.is_placed and slot.has_been(SlotState.STARTING, _PLACED_WITHIN_S) for slot in self._slots]
+        if unplaced and all(unplaced) and self._error is None:
             assert self._cluster is not None
-            free = ", ".join(f"{name} {left:g}" for name, left in self._cluster.free_resources().items())
+            lacking = self._cluster.what_is_lacking(self._limits.resources)
             self._broke(
                 WorkerFailed(
-                    f"Ray found no machine for a worker within {_PLACED_WITHIN_S:.0f} s: each needs 1 CPU. Free now: "
-                    f"{free or 'nothing'}. End what uses the cluster, add machines, or ask for fewer workers"
+                    f"Ray found no machine for a worker within {_PLACED_WITHIN_S:g} s. A worker needs "
+                    f"{needs_of(self._limits.resources)}, and {lacking}. Change `resources`, add machines, or end what "
+                    "uses the cluster"
                 )
             )
 
     def _replace(self, slot: RaySlot) -> None:
         """Report the job that ran on a lost worker, send the others elsewhere, and start another worker."""
-        assert self._cluster is not None
         mine = [job for job in slot.sent if not job.withdrawn]
+        guilty, limit = slot.exceeded or (None, None)
         slot.sent.clear()
-        for job in mine[:1]:
-            self._report(JobLost(job.number, slot.name, f"was lost: {slot.reason}", job.ids))
-        self._queued.extendleft(job.number for job in reversed(mine[1:]))
-        self._move(slot, SlotState.STARTING)
+        slot.exceeded = None
+        if guilty in mine and limit is not None:
+            mine.remove(guilty)
+            self._report(JobOverLimit(guilty.number, slot.name, limit, guilty.ids))
+        else:
+            self._report(WorkerLost(slot.name, f"was lost: {slot.reason}", slot.actor_id))
+        if limit is None:
+            for job in mine[:1]:
+                self._report(JobLost(job.number, slot.name, f"was lost: {slot.reason}", job.ids))
+            del mine[:1]
+        self._queued.extendleft(job.number for job in reversed(mine))
         if slot.is_restarted:
             slot.is_restarted = False
+            self._move(slot, SlotState.STARTING)
             self._begin(slot)
-            return
+        else:
+            self._start_again(slot)
+
+    def _start_again(self, slot: RaySlot) -> None:
+        """Start another actor in the place of one, which is killed if it still lives."""
+        assert self._cluster is not None
         with suppress(Exception):  # Ray may have ended it
             self._cluster.ray.kill(slot.actor)
-        slot.actor = new_actor(self._cluster.ray, self._worker_class())
+        slot.actor, slot.token, slot.is_placed = self._new_actor(), "", False
+        self._move(slot, SlotState.STARTING)
         self._ask(slot)
 
     def _broke(self, error: BaseException) -> None:

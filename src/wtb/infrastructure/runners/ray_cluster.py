@@ -6,12 +6,14 @@ import importlib.util
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
+from math import ceil
 from pathlib import Path
 from typing import Any
 
 from wtb.domain.errors import InvalidInput, WorkerFailed
+from wtb.domain.job_limits import GB, Resources
 from wtb.infrastructure.runners.project_folder import project_runtime
 
 NAMESPACE = "wtb"
@@ -39,19 +41,25 @@ def check_ray(address: str | None) -> None:
 class RayCluster:
     """Our own cluster on this machine, one at an address, or the one that this process uses already."""
 
-    def __init__(self, workers: int, address: str | None, folder: Path) -> None:
+    def __init__(
+        self,
+        workers: int,
+        address: str | None,
+        folder: Path,
+        resources: Resources = Resources(),  # noqa: B008  frozen
+    ) -> None:
         address = address or os.environ.get("RAY_ADDRESS")
         check_ray(address)
         self.ray = _imported(is_local=_is_local(address))
         self._is_ours = not self.ray.is_initialized()
         if self._is_ours:
             try:
-                self._connect(workers, address, folder)
+                self._connect(workers, address, folder, resources)
             except (ConnectionError, RuntimeError, ValueError) as error:
                 where = "on this machine" if address is None else f"at {address}"
                 raise WorkerFailed(f"there is no Ray cluster {where}: {error}") from error
 
-    def _connect(self, workers: int, address: str | None, folder: Path) -> None:
+    def _connect(self, workers: int, address: str | None, folder: Path, resources: Resources) -> None:
         options: dict[str, Any] = {"namespace": NAMESPACE, "logging_level": logging.ERROR}
         if _is_local(address):
             options["_node_ip_address"] = "127.0.0.1"
@@ -61,21 +69,43 @@ class RayCluster:
             return
         self.ray.init(
             address="local",
-            num_cpus=workers,
+            # Ray only counts: several workers may share a core, and the watchdog sees to the memory.
+            num_cpus=max(1, ceil(workers * resources.num_cpus)),
+            _memory=None if resources.memory_bytes is None else workers * resources.memory_bytes,
             object_store_memory=_OBJECT_STORE_BYTES,
             include_dashboard=False,
             **options,
         )
 
-    def free_resources(self) -> Mapping[str, float]:
-        """Return what is free on all machines."""
-        found: Mapping[str, float] = self.ray.available_resources()
-        return found
+    def what_is_lacking(self, resources: Resources) -> str:
+        """Say which resource no machine has enough of, or what is free if only other work is in the way."""
+        machines = [each["Resources"] for each in self.ray.nodes() if each["Alive"]]
+        for name, amount in _as_ray_names(resources).items():
+            most = max((machine.get(name, 0.0) for machine in machines), default=0.0)
+            if most < amount:
+                return f"no machine has {_amount(name, amount)}; the most is {_amount(name, most)}"
+        free = [_amount(name, left) for name, left in self.ray.available_resources().items() if ":" not in name]
+        return f"other work uses the machines; free now: {', '.join(free) or 'nothing'}"
 
     def close(self) -> None:
         """Leave the cluster; end it if it is our own."""
         if self._is_ours:
             self.ray.shutdown()
+
+
+def _as_ray_names(resources: Resources) -> dict[str, float]:
+    """Return the resources of a worker by the names that Ray has for them."""
+    named = {"CPU": resources.num_cpus, "GPU": resources.num_gpus, "memory": float(resources.memory_bytes or 0)}
+    return {name: amount for name, amount in {**named, **resources.custom}.items() if amount}
+
+
+def needs_of(resources: Resources) -> str:
+    """Return what a worker needs, in words."""
+    return ", ".join(_amount(name, amount) for name, amount in _as_ray_names(resources).items()) or "nothing"
+
+
+def _amount(name: str, amount: float) -> str:
+    return f"{amount / GB:,.3g} GB of {name}" if "memory" in name else f"{name} {amount:g}"
 
 
 def _within(timeout_s: float, call: Callable[[], object]) -> None:

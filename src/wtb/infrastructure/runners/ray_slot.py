@@ -10,8 +10,9 @@ from enum import StrEnum
 from typing import Any
 
 from wtb.domain.job_attempt import RayIds
+from wtb.domain.job_limits import ExceededLimit, Resources
 
-_CONTROL = "control"
+_CONTROL, _WATCH = "control", "watch"
 Done = Callable[["Future[Any]"], None]
 
 
@@ -35,6 +36,8 @@ class SentJob:
     ids: RayIds
     sent_at: float
     """When it was sent, by the monotonic clock."""
+    first_at: float | None = None
+    """When it came to its turn, by the monotonic clock; None while it waits behind another job."""
     failed: bool = False
     """Whether the call failed, so that nobody knows whether the job has run."""
     is_wanted_back: bool = False
@@ -63,6 +66,8 @@ class RaySlot:
     """How often its process ended before it was ready."""
     reason: str = ""
     """How the process was lost."""
+    exceeded: tuple[SentJob | None, ExceededLimit] | None = None
+    """The limit for which it is being ended, and the job that exceeded it."""
     sent: list[SentJob] = field(default_factory=list)
     """The jobs that were sent and not reported, in the order in which they run."""
 
@@ -82,14 +87,37 @@ class RaySlot:
     def run(self, number: int, done: Callable[[SentJob, Future[Any]], None]) -> None:
         """Send a job to the worker."""
         call = self.actor.run.remote(number)
-        actor = self.actor._actor_id.hex()
-        job = SentJob(number, RayIds(actor=actor, task=call.task_id().hex()), time.monotonic())
+        now = time.monotonic()
+        job = SentJob(number, RayIds(actor=self.actor_id, task=call.task_id().hex()), now, None if self.sent else now)
         self.sent.append(job)
         call.future().add_done_callback(lambda future: done(job, future))
 
-    def begin(self, message: dict[str, Any], done: Done) -> None:
-        """Tell the worker what to work on."""
-        self.actor.begin.remote(message).future().add_done_callback(done)
+    @property
+    def actor_id(self) -> str:
+        """Ray's id of the actor."""
+        return str(self.actor._actor_id.hex())
+
+    def reported(self, job: SentJob) -> None:
+        """Note that a job was reported, so that the next one has its turn."""
+        self.sent.remove(job)
+        if self.sent and self.sent[0].first_at is None:
+            self.sent[0].first_at = time.monotonic()
+
+    def runs_longer_than(self, limit_s: float) -> SentJob | None:
+        """Return the job that runs now, if it has taken longer than a limit."""
+        first = self.sent[0] if self.sent else None
+        if self.state is not SlotState.READY or first is None or first.first_at is None or first.withdrawn:
+            return None
+        return first if time.monotonic() - first.first_at > limit_s else None
+
+    def watch(self, limit_bytes: int, done: Done) -> None:
+        """Ask the worker to answer when it uses too much memory."""
+        call = self.actor.watch.options(concurrency_group=_WATCH).remote(limit_bytes)
+        call.future().add_done_callback(done)
+
+    def begin(self, message: dict[str, Any], carried: object, done: Done) -> None:
+        """Tell the worker what to work on. `carried` is code that it cannot import, or None."""
+        self.actor.begin.remote(message, carried).future().add_done_callback(done)
 
     def ping(self, done: Done) -> None:
         """Ask for the token of the worker."""
@@ -102,7 +130,15 @@ class RaySlot:
         call.future().add_done_callback(done)
 
 
-def new_actor(ray: Any, worker_class: type) -> Any:
+def new_actor(ray: Any, worker_class: type, resources: Resources) -> Any:
     """Start an actor. Ray restarts it when its process ends, but repeats no call: leases decide what runs again."""
-    remote = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=0, concurrency_groups={_CONTROL: 1})
+    remote = ray.remote(
+        num_cpus=resources.num_cpus,
+        num_gpus=resources.num_gpus,
+        memory=resources.memory_bytes,
+        resources=dict(resources.custom),
+        max_restarts=-1,
+        max_task_retries=0,
+        concurrency_groups={_CONTROL: 1, _WATCH: 1},
+    )
     return remote(worker_class).remote()

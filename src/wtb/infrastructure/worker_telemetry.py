@@ -1,0 +1,53 @@
+"""WorkerTelemetry: keeps what a worker process measures until the driver, which has the real Telemetry, gets it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from wtb.domain.ports.telemetry import Measure
+from wtb.domain.runner import MeasuredSpan, WorkMeasured
+
+_MOST = 10_000
+"""How many spans it keeps; a job that has more than this loses the rest."""
+
+
+class WorkerTelemetry:
+    """Keeps spans and counts, to be sent with the report of each job."""
+
+    is_on = True
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: list[MeasuredSpan] = []
+
+    @contextmanager
+    def span(self, measure: Measure, name: str = "") -> Iterator[None]:
+        """Return a context manager that measures its block."""
+        began, raised = time.perf_counter(), True
+        try:
+            yield
+            raised = False
+        finally:
+            self.took(measure, name, time.perf_counter() - began, raised=raised)
+
+    def count(self, measure: Measure, name: str = "", amount: int = 1) -> None:
+        """Count something whose duration is not known."""
+        self._keep(MeasuredSpan(measure.value, name, None, amount))
+
+    def took(self, measure: Measure, name: str, took_s: float, *, raised: bool = False) -> None:
+        """Record a span."""
+        self._keep(MeasuredSpan(measure.value, name, took_s, int(raised)))
+
+    def _keep(self, span: MeasuredSpan) -> None:
+        with self._lock:
+            if len(self._kept) < _MOST:
+                self._kept.append(span)
+
+    def taken(self) -> WorkMeasured | None:
+        """Return what was kept since the last call, and keep it no longer; None if there is nothing."""
+        with self._lock:
+            kept, self._kept = self._kept, []
+        return WorkMeasured(tuple(kept)) if kept else None

@@ -1,0 +1,196 @@
+"""Soak: a batch on a Ray cluster of three nodes that go and come while it runs, on Postgres.
+
+`make soak-ray` runs it. WTB_SOAK_JOBS is the number of jobs (300), WTB_SOAK_EVERY_S the seconds between two losses (8).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import wtb
+from tests.services import PostgresServer
+from tests.shell import Shell
+from wtb.domain.parity import parity_differences
+from wtb.parity import job_facts
+
+pytestmark = pytest.mark.skipif("WTB_SOAK" not in os.environ, reason="it takes minutes; `make soak-ray` runs it")
+
+JOBS = int(os.environ.get("WTB_SOAK_JOBS", "300"))
+EVERY_S = float(os.environ.get("WTB_SOAK_EVERY_S", "8"))
+BANK = """
+import os
+import time
+from pathlib import Path
+
+import wtb
+
+flow = wtb.Workflow("bank")
+
+
+@wtb.tool(effects="external", idempotent=True)
+def transfer(name):
+    with open(Path(LEDGER, "calls"), "a") as calls:
+        calls.write(f"{name}\\n")
+    try:  # the bank moves the money once, and answers later calls with the same receipt
+        os.close(os.open(Path(LEDGER, f"moved-{name}"), os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        pass
+    return f"receipt of {name}"
+
+
+@flow.node(start=True)
+def prepare(state, ctx):
+    time.sleep(0.05)
+    (ctx.workspace / "letter.txt").write_text(f"dear {state['name']}")
+    return {"text": state["name"].upper()}
+
+
+@flow.node()
+def pay(state, ctx):
+    receipt = ctx.tool(transfer, name=state["name"])
+    time.sleep(0.1)
+    return {"receipt": receipt}
+
+
+@flow.node()
+def close(state, ctx):
+    time.sleep(0.05)
+    with open(ctx.workspace / "letter.txt", "a") as letter:
+        letter.write(f" {state['receipt']}")
+    return {"closed": True}
+
+
+flow.edge("prepare", "pay")
+flow.edge("pay", "close")
+flow.edge("close", wtb.END)
+
+
+@wtb.evaluator(worst=0, best=1)
+def is_paid(context):
+    return context.state["receipt"].endswith(context.case.input["name"])
+
+
+cases = [{"id": f"case{number}", "input": {"name": f"n{number}"}} for number in range(JOBS)]
+batch = wtb.BatchTest(flow, cases=cases, evaluators=[is_paid, "steps"], workers=3, resources={"memory_gb": 1})
+"""
+
+
+@pytest.fixture
+def shell(empty_folder: Path, postgres: PostgresServer, migrated_database: str) -> Iterator[Shell]:
+    ledger = empty_folder / "ledger"
+    (empty_folder / ".rayignore").write_text("ledger\n")
+    (empty_folder / "wtb.toml").write_text(f'url = "{postgres.url(migrated_database)}"\n')
+    yield Shell(empty_folder, bank=f"LEDGER, JOBS = {str(ledger)!r}, {JOBS}\n{BANK}")
+    sys.modules.pop("bank", None)
+
+
+@contextmanager
+def cluster_of_three() -> Iterator[Any]:
+    os.environ.update({"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"})
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args=_node())
+    try:
+        for _ in range(2):
+            cluster.add_node(**_node())
+        yield cluster
+    finally:
+        cluster.shutdown()
+
+
+def _node() -> dict[str, Any]:
+    return {"num_cpus": 1, "object_store_memory": 80 * 1024**2, "include_dashboard": False}
+
+
+def nodes_go_and_come(cluster: Any) -> Callable[[], str]:
+    """Return a disturbance: one of the two nodes without the head is killed, and another one joins."""
+    chosen = random.Random(1)
+
+    def happen() -> str:
+        gone = chosen.choice(sorted(cluster.worker_nodes, key=lambda node: node.unique_id))
+        cluster.remove_node(gone, allow_graceful=False)
+        cluster.add_node(**_node())
+        return "node"
+
+    return happen
+
+
+@contextmanager
+def disturbed(disturbances: Sequence[Callable[[], str]]) -> Iterator[Counter[str]]:
+    """Let the disturbances happen in turns, until the block ends.
+
+    Restarts of Postgres and a proxy that cuts connections belong here, too: functions that do it once and name it.
+    """
+    over, happened = threading.Event(), Counter[str]()
+
+    def work() -> None:
+        turn = 0
+        while not over.wait(EVERY_S):
+            happened[disturbances[turn % len(disturbances)]()] += 1
+            turn += 1
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        yield happened
+    finally:
+        over.set()
+        thread.join()
+
+
+def bank_of(shell: Shell) -> tuple[Counter[str], int]:
+    """Return the calls of the bank by name, and how often it moved money."""
+    ledger = shell.folder / "ledger"
+    return Counter((ledger / "calls").read_text().split()), len(list(ledger.glob("moved-*")))
+
+
+def run(shell: Shell, name: str, *options: str) -> float:
+    """Run the batch with an empty ledger, by the same command until nothing is left; return how long it took."""
+    ledger = shell.folder / "ledger"
+    if ledger.exists():
+        ledger.rename(shell.folder / f"ledger before {name}")
+    ledger.mkdir()
+    began = time.monotonic()
+    driver = shell.start("batch", "run", "bank.py", "--name", name, *options, stdout=subprocess.DEVNULL)
+    assert driver.wait(timeout=3_600) == 0
+    return time.monotonic() - began
+
+
+def test_nodes_that_go_and_come_change_no_result_and_repeat_no_effect(shell: Shell) -> None:
+    calm_s = run(shell, "calm")
+    names = {f"n{number}" for number in range(JOBS)}
+    assert bank_of(shell) == (Counter(dict.fromkeys(names, 1)), JOBS)
+    with cluster_of_three() as cluster, disturbed([nodes_go_and_come(cluster)]) as happened:
+        stormy_s = run(shell, "stormy", "--runner", "ray", "--ray-address", cluster.address, "--fresh")
+    calls, moved = bank_of(shell)
+    with wtb.Bench() as bench:
+        calm, stormy = bench.get_batch("calm"), bench.get_batch("stormy")
+        differences = parity_differences({"calm": job_facts(calm), "stormy": job_facts(stormy)})
+        ends = Counter(attempt.end.value for job in stormy.results for attempt in job.attempts)
+        executed = stormy.sharing["executed"]
+        events = Counter(each.type.value for each in bench.services.queries.each_event(stream=stormy.id))
+    sys.stdout.write(
+        f"\n{JOBS} jobs: {calm_s:.0f} s on threads, {stormy_s:.0f} s on Ray with {sum(happened.values())} disturbances "
+        f"{dict(happened)}; attempts {dict(ends)}; events {dict(events)}; {executed} node runs; calls of the bank "
+        f"{calls.total()}, {moved} transfers\n"
+    )
+    assert differences == ()
+    assert sum(happened.values()) > 0
+    assert (calm.status, stormy.status) == ("completed", "completed")
+    assert ends["completed"] == JOBS, "no job is lost, and none ends twice"
+    assert moved == JOBS, "no transfer is lost or repeated"
+    assert set(calls) == names
+    assert executed == 3 * JOBS, "no node run is counted twice"
+    assert events["worker.lost"] > 0
