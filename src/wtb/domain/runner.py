@@ -125,6 +125,8 @@ class Assignment:
     """The trace of this run of the batch. A worker's own trace has a name that begins with it."""
     attempt_id: str
     attempt_began_at: datetime
+    probe: str
+    """The digest of an object that exists while the batch runs. A worker that reads it shares the files."""
     settings: Mapping[str, Any]
 
     def to_data(self) -> dict[str, Any]:
@@ -134,6 +136,7 @@ class Assignment:
             "trace": self.trace_id,
             "attempt": self.attempt_id,
             "began_at": self.attempt_began_at.isoformat(),
+            "probe": self.probe,
             "settings": dict(self.settings),
         }
 
@@ -145,6 +148,7 @@ class Assignment:
             trace_id=data["trace"],
             attempt_id=data["attempt"],
             attempt_began_at=datetime.fromisoformat(data["began_at"]),
+            probe=data["probe"],
             settings=data["settings"],
         )
 

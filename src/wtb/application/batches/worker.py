@@ -83,13 +83,14 @@ def check_for_workers(plan: BatchPlan, services: BatchServices) -> None:
         raise InvalidInput(f"runner={plan.runner!r} needs a batch whose code other processes can load")
 
 
-def assignment(batch: Batch, trace_id: str, attempt: AttemptRef, services: BatchServices) -> Assignment:
+def assignment(batch: Batch, trace_id: str, attempt: AttemptRef, probe: str, services: BatchServices) -> Assignment:
     """Return the assignment that each worker of a batch gets."""
     return Assignment(
         batch_id=batch.id,
         trace_id=trace_id,
         attempt_id=attempt.id,
         attempt_began_at=attempt.began_at,
+        probe=probe,
         settings=services.settings or {},
     )
 
