@@ -44,9 +44,9 @@ class S3Server:
         self._send("PUT", f"/{name}")
         return name
 
-    def empty(self) -> None:
-        """Lose all buckets."""
-        self._send("POST", "/moto-api/reset")
+    def delete_bucket(self, name: str) -> None:
+        """Delete an empty bucket."""
+        self._send("DELETE", f"/{name}")
 
     def start(self) -> None:
         """Start the server, again after `stop()`, and return when it answers."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
 from threading import Barrier
@@ -249,6 +251,54 @@ def test_another_machine_with_a_folder_of_its_own_goes_on_with_the_files(
         assert (run.workspace / "large.bin").read_bytes() == content[::-1]
         run.rollback(1)
         assert (run.workspace / "large.bin").read_bytes() == content
+        assert bench.services.integrity.check().faults == ()
+
+
+def test_a_run_goes_on_after_its_bucket_was_away_in_the_middle_of_a_step(
+    s3: S3Server, s3_url: str, sqlite_folder: Path
+) -> None:
+    bucket = s3_url.removeprefix("s3://").partition("/")[0]
+    flow = files_of(os.urandom(50_000))
+    with wtb.Bench(folder=sqlite_folder, objects=s3_url, checkpoint_failure="fatal") as bench:
+        s3.delete_bucket(bucket)
+        run = bench.run(flow, {})
+        assert run.status == "failed"
+        assert "there is no such bucket: create it" in str(run.error)
+        assert run.state == {}
+        s3.create_bucket(bucket)
+        run = run.resume()
+        assert (run.status, run.state) == ("completed", {"written": True, "changed": True})
+        assert bench.services.integrity.check().faults == ()
+
+
+class TestUpkeep:
+    """What `wtb prune` and `wtb doctor` do, wherever the objects lie."""
+
+    @pytest.fixture
+    def bench(self, place: str, sqlite_folder: Path) -> Iterator[wtb.Bench]:
+        with wtb.Bench(folder=sqlite_folder, objects=place, sweep_grace_s=0) as bench:
+            yield bench
+
+    def test_files_of_deleted_runs_are_swept_and_others_stay(self, bench: wtb.Bench) -> None:
+        kept = bench.run(files_of(os.urandom(9_000_000)), {})
+        gone = bench.run(files_of(os.urandom(9_000_000)), {})
+        size = len(list(bench.services.objects.list_objects(unused_since=datetime.now(UTC) + LATER)))
+        gone.delete()
+        swept = bench.services.garbage.sweep(timedelta(0))
+        assert swept.objects == size / 2
+        report = bench.services.integrity.check()
+        assert (report.faults, report.garbage.objects) == ((), 0)
+        assert (kept.workspace / "large.bin").stat().st_size == 9_000_000
+
+    def test_doctor_finds_a_missing_file_and_takes_it_from_the_workspace(self, bench: wtb.Bench) -> None:
+        content = os.urandom(50_000)
+        run = bench.run(files_of(content), {})
+        assert (run.workspace / "large.bin").read_bytes() == content[::-1]
+        assert bench.services.objects.delete(sha256(content[::-1]).digest())
+        [fault] = bench.services.integrity.check().faults
+        assert "large.bin" in fault.problem
+        assert "is missing" in fault.problem
+        assert bench.services.integrity.repair().is_healthy
         assert bench.services.integrity.check().faults == ()
 
 
