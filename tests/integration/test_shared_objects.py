@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
-from threading import Barrier
+from threading import Barrier, Thread
 
 import pytest
 
@@ -169,26 +170,45 @@ def quiet_variables(monkeypatch: pytest.MonkeyPatch, s3: S3Server) -> pytest.Mon
 
 class TestErrorsOfS3:
     def test_a_missing_bucket_is_named(self, quiet_variables: pytest.MonkeyPatch) -> None:
-        with pytest.raises(StorageUnavailable, match=r"s3://nowhere/wtb: .*no such bucket: create it, or correct"):
+        with pytest.raises(StorageUnavailable, match=r"s3://nowhere/wtb: .*not exist; create the bucket, or correct"):
             RemoteContents("s3://nowhere/wtb").write({"ab/c": b"x"})
 
     def test_missing_credentials_say_what_to_set(self, quiet_variables: pytest.MonkeyPatch) -> None:
         quiet_variables.delenv("AWS_ACCESS_KEY_ID")
         quiet_variables.delenv("AWS_SECRET_ACCESS_KEY")
-        with pytest.raises(StorageUnavailable, match="no credentials: set AWS_ACCESS_KEY_ID"):
+        with pytest.raises(StorageUnavailable, match=r"Unable to locate credentials; set AWS_ACCESS_KEY_ID"):
             RemoteContents("s3://bucket/wtb").write({"ab/c": b"x"})
 
     def test_a_service_out_of_reach_is_told_and_the_keys_are_not(self, quiet_variables: pytest.MonkeyPatch) -> None:
         quiet_variables.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-        with pytest.raises(StorageUnavailable, match="cannot be reached: check the network") as error:
+        with pytest.raises(StorageUnavailable, match="check the network and the address") as error:
             RemoteContents("s3://bucket/wtb").write({"ab/c": b"x"})
         assert "testing-secret" not in str(error.value)
 
+    def test_an_overloaded_service_is_tried_a_few_times(self, quiet_variables: pytest.MonkeyPatch) -> None:
+        requests = []
+
+        class Overloaded(BaseHTTPRequestHandler):
+            def do_PUT(self) -> None:
+                requests.append(self.path)
+                self.send_error(503)
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        with ThreadingHTTPServer(("127.0.0.1", 0), Overloaded) as server:
+            Thread(target=server.serve_forever, daemon=True).start()
+            quiet_variables.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
+            with pytest.raises(StorageUnavailable, match="the service is overloaded: try again later"):
+                RemoteContents("s3://bucket/wtb").write({"ab/c": b"x"})
+            server.shutdown()
+        assert 1 < len(requests) <= 10
+
     def test_an_unknown_protocol_or_library_is_told(self) -> None:
-        with pytest.raises(InvalidInput, match="objects cannot be stored in nothing://x"):
-            RemoteContents("nothing://x").find("ab/c")
-        with pytest.raises(MissingLibrary, match=r"gs://bucket need another library"):
-            RemoteContents("gs://bucket").find("ab/c")
+        with pytest.raises(InvalidInput, match="fsspec does not know nothing://"):
+            RemoteContents("nothing://x")
+        with pytest.raises(MissingLibrary, match="gs://bucket need gcsfs: pip install gcsfs"):
+            RemoteContents("gs://bucket")
 
     def test_without_fsspec_the_error_says_what_to_install(
         self, monkeypatch: pytest.MonkeyPatch, sqlite_folder: Path
@@ -263,7 +283,7 @@ def test_a_run_goes_on_after_its_bucket_was_away_in_the_middle_of_a_step(
         s3.delete_bucket(bucket)
         run = bench.run(flow, {})
         assert run.status == "failed"
-        assert "there is no such bucket: create it" in str(run.error)
+        assert "create the bucket, or correct the setting `objects`" in str(run.error)
         assert run.state == {}
         s3.create_bucket(bucket)
         run = run.resume()

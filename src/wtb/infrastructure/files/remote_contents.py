@@ -31,13 +31,12 @@ _S3_TRIES = 2
 _INSTALL = "pip install 'workflow-test-bench[s3]'"
 
 _NO_CREDENTIALS = (
-    "there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or what your service uses), or give "
-    "this machine a role"
+    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or what your service uses), or give this machine a role"
 )
-_REFUSED = "the service refuses access: check the credentials, and that they may read, write, list and delete there"
-_MISSING = "there is no such bucket: create it, or correct the setting `objects`"
+_REFUSED = "check the credentials, and that they may read, write, list and delete there"
+_MISSING = "create the bucket, or correct the setting `objects`"
 _BUSY = "the service is overloaded: try again later"
-_UNREACHABLE = "the service cannot be reached: check the network and the address, and try again"
+_UNREACHABLE = "check the network and the address of the service, and try again"
 _BY_NAME = {
     "NoCredentialsError": _NO_CREDENTIALS,
     "PartialCredentialsError": _NO_CREDENTIALS,
@@ -54,8 +53,7 @@ class RemoteContents:
     """Contents below one address. Each name is written once, in one request, so no reader sees half a content."""
 
     def __init__(self, url: str) -> None:
-        if importlib.util.find_spec("fsspec") is None:
-            raise MissingLibrary(f"objects in {url} need fsspec: {_INSTALL}")
+        _check_library(url)
         self.url = url
 
     @cached_property
@@ -63,14 +61,8 @@ class RemoteContents:
         """The file system and the path of the root; opened when it is first used, because loading takes a second."""
         from fsspec.core import url_to_fs
 
-        protocol = self.url.partition("://")[0]
-        try:
-            files, root = url_to_fs(self.url, **_OPTIONS.get(protocol, {}))
-        except ImportError as error:
-            need = _INSTALL if protocol == "s3" else f"pip install the library that fsspec uses for {protocol}://"
-            raise MissingLibrary(f"objects in {self.url} need another library ({error}): {need}") from error
-        except ValueError as error:
-            raise InvalidInput(f"objects cannot be stored in {self.url}: {error}") from error
+        protocol = _protocol(self.url)
+        files, root = url_to_fs(self.url, **_OPTIONS.get(protocol, {}))
         if protocol == "s3":
             files.retries = _S3_TRIES
         return files, str(root).rstrip("/")
@@ -141,6 +133,26 @@ class RemoteContents:
         except Exception as error:  # every library has its own errors
             reason = Masker().text(str(error).partition("\n")[0])
             raise StorageUnavailable(f"{what} in {self.url}: {reason}; {_advice(error)}") from error
+
+
+def _protocol(url: str) -> str:
+    return url.partition("://")[0]
+
+
+def _check_library(url: str) -> None:
+    """Raise MissingLibrary, before anything runs, if fsspec or its library for this address is not installed."""
+    if importlib.util.find_spec("fsspec") is None:
+        raise MissingLibrary(f"objects in {url} need fsspec: {_INSTALL}")
+    from fsspec.registry import known_implementations
+
+    known = known_implementations.get(_protocol(url))
+    if known is None:
+        raise InvalidInput(f"objects cannot be stored in {url}: fsspec does not know {_protocol(url)}://")
+    library = known["class"].partition(".")[0]
+    if importlib.util.find_spec(library) is None:
+        raise MissingLibrary(
+            f"objects in {url} need {library}: {_INSTALL if library == 's3fs' else f'pip install {library}'}"
+        )
 
 
 def _advice(error: Exception) -> str:
