@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 from psycopg import sql
 
+from tests.s3_server import S3Server
 from tests.services import PgBouncer, PostgresServer
 from wtb.application.tool_registry import TOOLS
 from wtb.domain.ports import Storage
@@ -121,6 +122,21 @@ def pgbouncer(postgres: PostgresServer) -> Iterator[PgBouncer]:
     """PgBouncer in transaction mode before the session's server."""
     with PgBouncer(postgres) as bouncer:
         yield bouncer
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3Server]:
+    """An S3 for the session. A test that stops it starts its own."""
+    with S3Server() as server:
+        yield server
+
+
+@pytest.fixture
+def s3_url(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The address of a place in a fresh bucket; the variables of this process lead to it."""
+    for name, value in s3.variables.items():
+        monkeypatch.setenv(name, value)
+    return f"s3://{s3.create_bucket()}/wtb"
 
 
 @pytest.fixture

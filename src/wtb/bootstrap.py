@@ -69,10 +69,11 @@ from wtb.infrastructure.codecs.msgpack import MsgpackCodec
 from wtb.infrastructure.codecs.types import REGISTERED
 from wtb.infrastructure.conditions.cel import CelConditions
 from wtb.infrastructure.events.bus import QueueEventBus
-from wtb.infrastructure.files.blocks import BlockedObjects
+from wtb.infrastructure.files.blocks import SMALL_OBJECTS, BlockedObjects
 from wtb.infrastructure.files.folders import LocalFolders
 from wtb.infrastructure.files.local_objects import LocalObjectStore
 from wtb.infrastructure.files.memory_objects import MemoryObjectStore
+from wtb.infrastructure.files.remote_contents import RemoteContents
 from wtb.infrastructure.files.store import LocalFolderStore
 from wtb.infrastructure.no_anchor import NoAnchor
 from wtb.infrastructure.observation import ProcessObserver
@@ -222,7 +223,7 @@ def _parts(settings: Settings, clock: Clock, ids: Ids, telemetry: Telemetry) -> 
     masker = Masker((*SECRET_KEYS, *settings.secret_keys), (*SECRET_PATTERNS, *settings.secret_patterns))
     codec, bus = MsgpackCodec(), QueueEventBus()
     storage = _storage(settings, codec, clock, bus, telemetry)
-    objects = _objects(settings, clock)
+    objects = _objects(settings, clock, storage)
     scratch = Path(tempfile.gettempdir()) / f"wtb-{uuid4()}" if settings.url == "memory://" else None
     home = (scratch or settings.folder).absolute()
     store = LocalFolderStore(home / "workspaces")
@@ -253,7 +254,7 @@ def _parts(settings: Settings, clock: Clock, ids: Ids, telemetry: Telemetry) -> 
         reversals=Reversals(storage, clock, codec, TOOLS.get, masker, anchor=anchor, user=user),
         heartbeat=Heartbeat(storage),
         caller=FunctionCaller(sleep=time.sleep),
-        garbage=SweptGarbage(storage, objects, codec=codec, clock=clock, telemetry=telemetry),
+        garbage=SweptGarbage(storage, objects, codec=codec, clock=clock, sizes=SMALL_OBJECTS, telemetry=telemetry),
         observer=ProcessObserver(store=home, is_secret=masker.is_secret_key),
         telemetry=telemetry,
     )
@@ -366,6 +367,7 @@ def _batches(
         telemetry=parts.telemetry,
         user=parts.user,
         owners=parts.owners,
+        objects=parts.objects,
         settings=settings_data(parts.settings),
         job_timeout_s=parts.settings.job_timeout_s,
     )
@@ -401,13 +403,19 @@ def _integrity(parts: _Parts) -> Integrity:
         clock=parts.clock,
         owners=parts.owners,
         anchor=parts.anchor,
-        inspection=StoredInspection(parts.storage, parts.objects, parts.home / "workspaces", codec=parts.codec),
+        inspection=_inspection(parts),
         garbage=parts.garbage,
         workspaces=parts.workspaces,
         folders=parts.folders,
         grace=parts.grace,
         user=parts.user,
     )
+
+
+def _inspection(parts: _Parts) -> StoredInspection:
+    # Looks for blocks of all files that any store keeps in blocks: a store may hold files that came from another.
+    places = parts.home / "workspaces"
+    return StoredInspection(parts.storage, parts.objects, places, codec=parts.codec, sizes=SMALL_OBJECTS)
 
 
 def _storage(
@@ -448,12 +456,23 @@ def _anchor(storage: MemoryStorage | SqlStorage) -> CallAnchor:
     return anchor
 
 
-def _objects(settings: Settings, clock: Clock) -> ObjectStore:
+def _objects(settings: Settings, clock: Clock, storage: MemoryStorage | SqlStorage) -> ObjectStore:
     """Return an object store that is as durable as the database; Postgres flushes every commit to disk."""
     if settings.url == "memory://":
         return BlockedObjects(MemoryObjectStore(clock))
-    flushed = settings.sqlite_synchronous == "FULL" or (settings.url or "").startswith("postgres")
-    return BlockedObjects(LocalObjectStore(settings.folder / "objects", durable=flushed))
+    if settings.objects is None or settings.objects.startswith("folder://"):
+        flushed = settings.sqlite_synchronous == "FULL" or (settings.url or "").startswith("postgres")
+        return BlockedObjects(LocalObjectStore(settings.objects_folder, durable=flushed))
+    from wtb.infrastructure.sql.objects import SqlObjectStore
+    from wtb.infrastructure.sql.unit_of_work import SqlStorage
+
+    assert isinstance(storage, SqlStorage)
+    try:
+        remote = None if settings.objects == "database" else RemoteContents(settings.objects)
+    except BaseException:
+        storage.close()
+        raise
+    return BlockedObjects(SqlObjectStore(storage.database, clock, remote), SMALL_OBJECTS)
 
 
 def open_database(settings: Settings) -> Database:

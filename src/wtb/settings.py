@@ -87,11 +87,29 @@ def _full_scheme(url: str) -> str:
     return f"postgresql://{url.removeprefix('postgres://')}" if url.startswith("postgres://") else url
 
 
+def _object_place(place: str) -> str:
+    """Return where objects lie; refuse an address that holds a password, because settings may be shown."""
+    scheme, separator, rest = place.partition("://")
+    if place == "database":
+        return place
+    if not separator or not scheme or not rest:
+        raise ValueError("this is no place for objects; use database, folder:///path or s3://bucket/prefix")
+    if scheme in ("file", "local"):
+        raise ValueError(f"write folder://{rest} for a folder")
+    if scheme == "folder" and not rest.startswith("/"):
+        raise ValueError(f"name the folder by its whole path: folder:///path, not {place}")
+    if "?" in rest or (":" in rest.partition("/")[0].rpartition("@")[0]):
+        raise ValueError("the address holds a password or options; give them in the service's own variables")
+    return place.rstrip("/")
+
+
 class Settings(BaseSettings):
     """All settings: where data lives, and how carefully it is kept. docs/settings.md describes each of them.
 
     - `url`: `memory://`, `sqlite:///path` or `postgresql://…`. Without one, everything is stored in `folder`, and its
       database is migrated automatically.
+    - `objects`: where files above 4 KB lie: `database`, `folder:///path`, or an address such as `s3://bucket/prefix`.
+      Without one, they lie in `folder`.
     - `workspace_fallback`: the folder that `wtb.workspace()` is outside a run; without one, `outside` in `folder`.
     - `sqlite_synchronous`: with `NORMAL`, data survives a killed process; with `FULL`, also a crash of the machine.
     - `checkpoint_failure`: if a checkpoint cannot be written, the next one makes up for it (`warn`), or the run ends
@@ -118,6 +136,7 @@ class Settings(BaseSettings):
     preset: Preset = Preset.LOCAL
     url: Annotated[str, AfterValidator(_full_scheme)] | None = None
     folder: Path = Path(".wtb")
+    objects: Annotated[str, AfterValidator(_object_place)] | None = None
     workspace_fallback: Path | None = None
     sqlite_synchronous: Literal["NORMAL", "FULL"] = "NORMAL"
     busy_timeout_s: float = Field(default=30.0, gt=0, le=86_400)
@@ -131,6 +150,11 @@ class Settings(BaseSettings):
     judge_key: SecretStr | None = None
     sweep_grace_s: float = Field(default=3600.0, ge=0, le=31_536_000)
     job_timeout_s: float = Field(default=JOB_TIMEOUT_S, gt=0, le=31_536_000)
+
+    @property
+    def objects_folder(self) -> Path:
+        """The folder for objects, if they lie in a folder."""
+        return self.folder / "objects" if self.objects is None else Path(self.objects.removeprefix("folder://"))
 
     @property
     def outside_folder(self) -> Path:

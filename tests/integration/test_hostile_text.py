@@ -248,9 +248,7 @@ def test_numbers_that_json_does_not_know_are_shown_by_every_command(here: Path) 
         "@flow.node(start=True)\ndef give(state):\n"
         "    return {'huge': [10**5000], 'none': float('nan'), 'much': {'x': float('-inf')}}\n"
     )
-    state = json.loads(wtb_("run", "odd.py", "--run-id", "n", "--json").stdout, parse_constant=pytest.fail)[
-        "state"
-    ]
+    state = json.loads(wtb_("run", "odd.py", "--run-id", "n", "--json").stdout, parse_constant=pytest.fail)["state"]
     assert state == {"huge": [hex(10**5000)], "none": None, "much": {"x": None}}
     for words in (("show", "n"), ("show", "n", "--events"), ("diff", "n", "0"), ("show", "n", "--replay")):
         result = wtb_(*words)

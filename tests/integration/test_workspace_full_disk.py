@@ -11,6 +11,8 @@ import pytest
 from tests.workspaces import described, sqlite_storage, workspaces_in, write
 from wtb.domain.errors import StorageError
 from wtb.domain.files import FileCommitId
+from wtb.infrastructure.files.blocks import SMALL_OBJECTS, BlockedObjects
+from wtb.infrastructure.sql.objects import SqlObjectStore
 
 MB = 1 << 20
 
@@ -81,8 +83,34 @@ def commits_on_a_full_disk(disk: Path) -> None:
     assert described(folder) == after
 
 
+def objects_in_the_database_on_a_full_disk(disk: Path) -> None:
+    storage = sqlite_storage(disk / "wtb.db")
+    objects = BlockedObjects(SqlObjectStore(storage.database, storage.clock), SMALL_OBJECTS)
+    workspaces = workspaces_in(disk / "home", storage, objects)
+    folder = disk / "work"
+    write(folder, {"a": random(100_000)})
+    commit_id, before = workspaces.snapshot(folder), described(folder)
+    write(folder, {"c": random(MB)})
+    after = described(folder)
+    fill(disk, leave=300_000)
+    with pytest.raises(StorageError, match="disk is full"):
+        workspaces.snapshot(folder, commit_id)
+    (disk / "filler").unlink()
+    later = workspaces.snapshot(folder, commit_id)
+    workspaces.restore(folder, commit_id)
+    assert described(folder) == before
+    workspaces.restore(folder, later)
+    assert described(folder) == after
+
+
 _STORIES = {
-    story.__name__: story for story in (snapshots_on_a_full_disk, restores_on_a_full_disk, commits_on_a_full_disk)
+    story.__name__: story
+    for story in (
+        snapshots_on_a_full_disk,
+        restores_on_a_full_disk,
+        commits_on_a_full_disk,
+        objects_in_the_database_on_a_full_disk,
+    )
 }
 
 

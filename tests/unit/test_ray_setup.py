@@ -26,11 +26,10 @@ def work(url: str | None, folder: Path, machine: str = "here-1234") -> BeginWork
         trace_id="trace",
         attempt_id="attempt",
         attempt_began_at=datetime(2026, 1, 1, tzinfo=UTC),
+        probe="ab" * 32,
         settings={"url": url, "folder": str(folder)},
     )
-    return BeginWork(
-        assignment=assignment, machine=machine, folder=str(folder), path=["/code"], probe=str(folder / "probe")
-    )
+    return BeginWork(assignment=assignment, machine=machine, folder=str(folder), path=["/code"])
 
 
 def test_without_ray_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,12 +61,8 @@ def test_a_worker_on_another_machine_refuses_sqlite(tmp_path: Path, url: str | N
         check_shared_store(work(url, tmp_path), "there-5678")
 
 
-def test_a_worker_on_another_machine_needs_the_folder_of_the_files(tmp_path: Path) -> None:
-    given = work("postgresql://db/x", tmp_path)
-    with pytest.raises(InvalidInput, match=f"does not see {tmp_path}"):
-        check_shared_store(given, "there-5678")
-    (tmp_path / "probe").touch()
-    check_shared_store(given, "there-5678")
+def test_a_worker_on_another_machine_may_use_postgres(tmp_path: Path) -> None:
+    check_shared_store(work("postgresql://db/x", tmp_path), "there-5678")
 
 
 def test_the_copy_of_the_project_leaves_out_what_is_ignored_and_a_large_one_is_refused(

@@ -59,6 +59,11 @@ def test_a_report_of_another_version_is_refused() -> None:
 
 def test_an_assignment_comes_out_as_it_went_in() -> None:
     given = Assignment(
-        batch_id="b", trace_id="t", attempt_id="a", attempt_began_at=FakeClock().now(), settings={"url": None}
+        batch_id="b",
+        trace_id="t",
+        attempt_id="a",
+        attempt_began_at=FakeClock().now(),
+        probe="ab",
+        settings={"url": None},
     )
     assert Assignment.from_data(json.loads(json.dumps(given.to_data()))) == given

@@ -171,6 +171,8 @@ class Assignment:
     """The trace of this run of the batch. A worker's own trace has a name that begins with it."""
     attempt_id: str
     attempt_began_at: datetime
+    probe: str
+    """The digest of an object that exists while the batch runs. A worker that reads it shares the files."""
     settings: Mapping[str, Any]
     limits: JobLimits = field(default_factory=JobLimits)
     """The runner keeps to them."""
@@ -184,6 +186,7 @@ class Assignment:
             "trace": self.trace_id,
             "attempt": self.attempt_id,
             "began_at": self.attempt_began_at.isoformat(),
+            "probe": self.probe,
             "settings": dict(self.settings),
             "limits": self.limits.to_data(),
             "is_measured": self.is_measured,
@@ -197,6 +200,7 @@ class Assignment:
             trace_id=data["trace"],
             attempt_id=data["attempt"],
             attempt_began_at=datetime.fromisoformat(data["began_at"]),
+            probe=data["probe"],
             settings=data["settings"],
             limits=JobLimits.from_data(data["limits"]),
             is_measured=data["is_measured"],

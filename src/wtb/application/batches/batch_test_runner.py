@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from wtb.application.batches.attempt import BatchAttempt, Progress
@@ -13,6 +13,7 @@ from wtb.application.batches.forecast import Forecast
 from wtb.application.batches.job_runner import BatchServices, JobRunner
 from wtb.application.batches.plan import BatchPlan, record_of, work_order_of
 from wtb.application.batches.planner import PlannedJobs
+from wtb.application.batches.probe_object import check_probe, probe_object
 from wtb.application.batches.processor_use import ProcessorUse
 from wtb.application.batches.worker import BatchWorker, assignment, check_for_workers, check_same, load_work
 from wtb.application.node_cache import AttemptRef
@@ -23,8 +24,7 @@ from wtb.domain.cases import Case
 from wtb.domain.errors import WTBError
 from wtb.domain.event_catalogue import BatchCancelled, BatchCompleted, BatchFailed, BatchStarted
 from wtb.domain.events import Event
-from wtb.domain.job_attempt import RayIds
-from wtb.domain.job_limits import JobLimits
+from wtb.domain.job_attempt import RayIds, WorkerName
 from wtb.domain.observation import worker_trace
 from wtb.domain.ports import Measure, UnitOfWork, measured
 from wtb.domain.runner import Assignment, CarryingRunner, Runner, WorkerRunner
@@ -82,12 +82,6 @@ class BatchTestRunner:
             on_progress=on_progress,
             telemetry=self._services.telemetry,
         )
-        attempt_ref = self._services.new_attempt()
-        if isinstance(runner, WorkerRunner):
-            limits = JobLimits(timeout_s=plan.job_timeout_s or self._services.job_timeout_s, resources=plan.resources)
-            runner.assign(assignment(batch, trace_id, attempt_ref, self._services, limits))
-        if plan.carried is not None and isinstance(runner, CarryingRunner):
-            runner.carry(replace(plan.carried, prints=planned.prints))
         jobs = JobRunner(
             services=self._services,
             plan=plan,
@@ -95,13 +89,14 @@ class BatchTestRunner:
             prints=planned.prints,
             trace_id=trace_id,
             jobs=pending,
-            attempt=attempt_ref,
+            attempt=self._services.new_attempt(),
             spent_s=lambda: attempt.spent().s,
         )
         numbers = {job.number for job in planned.jobs}
         usage = ProcessorUse()
         try:
-            measured(self._services.telemetry, Measure.BATCH, batch.name, attempt.run)(jobs, runner)
+            with self._assigned(runner, jobs):
+                measured(self._services.telemetry, Measure.BATCH, batch.name, attempt.run)(jobs, runner)
         except BaseException as error:
             with suppress(WTBError):  # report the first error, not this one
                 if isinstance(error, Exception):
@@ -113,6 +108,18 @@ class BatchTestRunner:
             batch = batch.noted(cores_used=usage.cores())
         return self._ended(batch, attempt, numbers)
 
+    @contextmanager
+    def _assigned(self, runner: Runner, jobs: JobRunner) -> Iterator[None]:
+        """Give the workers of a runner their task, and keep the probe object that each of them reads."""
+        if not isinstance(runner, WorkerRunner):
+            yield
+            return
+        with probe_object(self._services.objects, jobs.attempt.id) as probe:
+            runner.assign(assignment(jobs, probe))
+            if jobs.plan.carried is not None and isinstance(runner, CarryingRunner):
+                runner.carry(replace(jobs.plan.carried, prints=jobs.prints))
+            yield
+
     def join(
         self,
         given: Assignment,
@@ -123,9 +130,10 @@ class BatchTestRunner:
 
         `ray` returns Ray's ids for the job that runs.
 
-        Raise InvalidInput, naming the difference, if the code here differs from the code of that process.
+        Raise InvalidInput if the code here differs from the code of that process, or its files are not here.
         """
         services = self._services
+        check_probe(services.objects, given.probe, given.attempt_id, WorkerName(services.owners.me()).host)
         trace_id = worker_trace(given.trace_id, services.ids.new()[-12:])
         services.traces.begin(trace_id)
         batch, order, cases = load_work(services, given.batch_id)

@@ -36,7 +36,7 @@ from wtb.domain.job_origin import JobOrigin
 from wtb.domain.job_record import JobRecord
 from wtb.domain.observation import Window
 from wtb.domain.options import RunOptions
-from wtb.domain.ports import NO_TELEMETRY, Clock, Codec, Ids, Measure, Owners, Storage, Telemetry, measured
+from wtb.domain.ports import NO_TELEMETRY, Clock, Codec, Ids, Measure, ObjectStore, Owners, Storage, Telemetry, measured
 from wtb.domain.runner import (
     JobEnded,
     JobFailedForNow,
@@ -79,6 +79,7 @@ class BatchServices:
     traces: Traces
     reversals: JobReversals
     owners: Owners
+    objects: ObjectStore
     telemetry: Telemetry = NO_TELEMETRY
     user: str | None = None
     """Who runs the batches."""

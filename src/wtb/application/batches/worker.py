@@ -19,7 +19,6 @@ from wtb.application.batches.plan import BatchPlan, Prints, versions_here
 from wtb.application.batches.planner import SETUP, workflow_digest
 from wtb.application.batches.scoring import kept_cases
 from wtb.application.dependencies.workflow_code import changed_parts
-from wtb.application.node_cache import AttemptRef
 from wtb.domain.batch import Batch, JobStatus
 from wtb.domain.batch_record import MadeOf
 from wtb.domain.cases import Case
@@ -86,17 +85,17 @@ def check_for_workers(plan: BatchPlan, services: BatchServices) -> None:
         raise InvalidInput(f"runner={plan.runner!r} needs a batch whose code other processes can load")
 
 
-def assignment(
-    batch: Batch, trace_id: str, attempt: AttemptRef, services: BatchServices, limits: JobLimits
-) -> Assignment:
-    """Return the assignment that each worker of a batch gets."""
+def assignment(jobs: JobRunner, probe: str) -> Assignment:
+    """Return the assignment that each worker of a batch gets; `probe` is an object that all of them can read."""
+    services, plan = jobs.services, jobs.plan
     return Assignment(
-        batch_id=batch.id,
-        trace_id=trace_id,
-        attempt_id=attempt.id,
-        attempt_began_at=attempt.began_at,
+        batch_id=jobs.batch.id,
+        trace_id=jobs.trace_id,
+        attempt_id=jobs.attempt.id,
+        attempt_began_at=jobs.attempt.began_at,
+        probe=probe,
         settings=services.settings or {},
-        limits=limits,
+        limits=JobLimits(timeout_s=plan.job_timeout_s or services.job_timeout_s, resources=plan.resources),
         is_measured=services.telemetry.is_on,
     )
 

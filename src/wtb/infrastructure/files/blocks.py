@@ -30,6 +30,8 @@ class BlockSizes(NamedTuple):
 
 
 SIZES = BlockSizes()
+SMALL_OBJECTS = BlockSizes(above_bytes=4 << 20)
+"""For stores that handle each object in one piece: no object is larger than a block, so memory stays bounded."""
 
 _MAGIC = b"wtb blocks 1\n"
 _SIZES = struct.Struct(">QI")

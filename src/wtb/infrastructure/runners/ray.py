@@ -74,16 +74,13 @@ class RayRunner:
         self._is_closed = False
 
     def assign(self, assignment: Assignment) -> None:
-        folder = Path(assignment.settings["folder"])
         self._carried: object = None
-        self._probe = folder / f"probe-{assignment.attempt_id}"
         self._limits = assignment.limits
         self._work_to_do = BeginWork(
             assignment=assignment,
             machine=machine_here(),
             folder=str(Path.cwd()),
             path=sys.path,
-            probe=str(self._probe),
         )
 
     def carry(self, code: object) -> None:
@@ -131,8 +128,6 @@ class RayRunner:
         self._is_closed = True
 
     def _connect(self) -> None:
-        self._probe.parent.mkdir(parents=True, exist_ok=True)
-        self._probe.touch()
         self._cluster = RayCluster(self._workers, self._address, Path(self._work_to_do.folder), self._limits.resources)
         self._slots = [self._started() for _ in range(self._workers)]
 
@@ -376,7 +371,6 @@ class RayRunner:
 
     def _end(self) -> None:
         """Let the workers report what they have seen; end them, and the cluster if it is ours."""
-        self._probe.unlink(missing_ok=True)
         if self._cluster is None:
             return
         ray = self._cluster.ray

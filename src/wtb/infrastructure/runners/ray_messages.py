@@ -20,8 +20,6 @@ class BeginWork:
     """The folder in which it works."""
     path: Sequence[str]
     """Where it looks for modules."""
-    probe: str
-    """A file in the folder of the store. A worker that finds it shares that folder."""
 
     def to_data(self) -> dict[str, Any]:
         """Return it as plain JSON."""
@@ -30,7 +28,6 @@ class BeginWork:
             "machine": self.machine,
             "folder": self.folder,
             "path": list(self.path),
-            "probe": self.probe,
         }
 
     @classmethod
@@ -41,5 +38,4 @@ class BeginWork:
             machine=data["machine"],
             folder=data["folder"],
             path=data["path"],
-            probe=data["probe"],
         )

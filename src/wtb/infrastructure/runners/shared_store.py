@@ -1,8 +1,6 @@
-"""Check that a worker on another machine reaches the database and the files of a batch."""
+"""Check that a worker on another machine may use the database of a batch, before it opens it."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 from wtb.domain.errors import InvalidInput
 from wtb.domain.job_attempt import WorkerName
@@ -16,7 +14,10 @@ def machine_here() -> str:
 
 
 def check_shared_store(given: BeginWork, here: str | None = None) -> None:
-    """Raise InvalidInput if this machine is another than the driver's and does not share its store."""
+    """Raise InvalidInput if this machine is another than the driver's and the database is SQLite.
+
+    Opening it would create an empty database here. Whether the files are shared, the probe object shows later.
+    """
     here = here or machine_here()
     if here == given.machine:
         return
@@ -27,9 +28,4 @@ def check_shared_store(given: BeginWork, here: str | None = None) -> None:
             f"a worker on {host} cannot use the SQLite database of this batch: SQLite works on one machine only, "
             "because its locks fail on network drives. Use a Postgres database (`--url postgresql://…`) for a batch on "
             "several machines, or run it on one"
-        )
-    if not Path(given.probe).exists():
-        raise InvalidInput(
-            f"a worker on {host} does not see {settings['folder']}, the folder in which the batch stores its files. "
-            "Mount the same folder there on every machine, and name it with WTB_FOLDER or `folder` in wtb.toml"
         )

@@ -137,6 +137,24 @@ blobs = Table(
     Column("touched_at_us", BigInteger, nullable=False),
 )
 
+objects = Table(
+    "wtb_objects",
+    metadata,
+    Column("digest", LargeBinary, primary_key=True),
+    Column("size", BigInteger, nullable=False),
+    Column("place", Text),
+    Column("touched_at_us", BigInteger, nullable=False),
+)
+"""Contents of large files. Without a place, the content is in the next table; else it lies there in S3 or the like."""
+
+object_contents = Table(
+    "wtb_object_contents",
+    metadata,
+    Column("digest", LargeBinary, primary_key=True),
+    Column("data", LargeBinary, nullable=False),
+)
+"""Apart from their rows, because SQLite writes a whole row again when one of its columns changes."""
+
 node_runs = Table(
     "wtb_node_runs",
     metadata,
