@@ -7,6 +7,7 @@ from wtb.bench import Bench
 from wtb.domain.errors import (
     AlreadyExists,
     CheckpointNotFound,
+    CircuitOpen,
     Conflict,
     DamagedData,
     InvalidInput,
@@ -17,6 +18,7 @@ from wtb.domain.errors import (
     WTBError,
 )
 from wtb.domain.evaluation import EvaluationContext
+from wtb.domain.limits import Limit
 from wtb.domain.secrets import Secret
 from wtb.domain.state import DELETE, add, append, merge
 from wtb.domain.workflow import END, RetryPolicy
@@ -49,6 +51,7 @@ __all__ = [
     "BatchTest",
     "Bench",
     "CheckpointNotFound",
+    "CircuitOpen",
     "Conflict",
     "Contains",
     "Context",
@@ -61,6 +64,7 @@ __all__ = [
     "InvalidWorkflow",
     "Judge",
     "Latency",
+    "Limit",
     "NotFound",
     "NumericMatch",
     "RegexMatch",

@@ -21,6 +21,7 @@ from wtb.application.evaluation_engine import EvaluationEngine
 from wtb.application.node_cache import AttemptRef, NodeCache, Sharing
 from wtb.application.runs.execution_controller import ExecutionController, WaitsForResult
 from wtb.application.runs.run_figures import measured_runs
+from wtb.application.runs.run_limits import RunLimits
 from wtb.application.store_time import store_time
 from wtb.domain.batch import Batch, BatchStatus, Job, JobStatus
 from wtb.domain.cases import Case
@@ -67,6 +68,8 @@ class BatchServices:
     traces: Traces
     reversals: JobReversals
     owners: Owners
+    limits: RunLimits
+    """The limits of the settings."""
     telemetry: Telemetry = NO_TELEMETRY
     user: str | None = None
     """Who runs the batches."""
@@ -106,10 +109,12 @@ class JobRunner:
     """Returns Ray's ids for the job that runs in this thread; None if Ray does not run it."""
     _work: dict[int, _Work] = field(init=False)
     _cases: Mapping[str, Case] = field(init=False)
+    _limits: RunLimits = field(init=False)
 
     def __post_init__(self) -> None:
         self._work = {job.number: _Work(job) for job in self.jobs}
         self._cases = {case.id: case for case in self.plan.cases}
+        self._limits = self.services.limits.of_batch(self.batch.id, self.plan.limits)
 
     def take(self, job: Job) -> None:
         """Accept a job as it is stored."""
@@ -298,7 +303,8 @@ class JobRunner:
         if execution is None:
             execution = self._taken_up(job, sharing, begun=begun)
         if execution.status in _UNENDED:
-            execution = self.services.controller.run(execution.id, self.plan.definition, sharing=sharing)
+            run = self.services.controller.run
+            execution = run(execution.id, self.plan.definition, sharing=sharing, limits=self._limits)
         return execution
 
     def _scored_again(self, job: Job, case: Case, sharing: Sharing) -> Job | None:
@@ -323,6 +329,7 @@ class JobRunner:
                 RunOptions(variants=variants, seed=self.plan.seed_of(job)),
                 execution_id=job.execution_id,
                 sharing=sharing,
+                limits=self._limits,
                 source=self.plan.source,
                 metadata=_origin(job).to_data(),
             )

@@ -21,6 +21,7 @@ from wtb.domain.cases import Case
 from wtb.domain.errors import InvalidInput
 from wtb.domain.evaluation import Evaluator, metric_of
 from wtb.domain.job_output import output_of
+from wtb.domain.limits import Limit
 from wtb.domain.ports import Codec
 from wtb.domain.secrets import Masker
 from wtb.domain.spending import Budget
@@ -63,6 +64,7 @@ class BatchPlan:
     """The Ray cluster that runs the jobs; None if Ray starts on this machine, or another runner is used."""
     budget: Budget = field(default_factory=Budget)
     external: External = External.RUN
+    limits: Mapping[str, Limit] = field(default_factory=dict)
     code: BatchCode | None = None
     """Where workers in other processes load the code from; None if jobs run in this process."""
     remeasure: bool = False
@@ -144,6 +146,7 @@ def record_of(plan: BatchPlan, known: Sequence[Job], codec: Codec, masker: Maske
         cores=os.cpu_count() or 1,
         source=plan.source,
         runner=plan.runner,
+        limits=dict(plan.limits),
     )
 
 
