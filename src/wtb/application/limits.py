@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from wtb.domain.errors import WTBError
 from wtb.domain.event_body import EventBody
@@ -27,12 +28,16 @@ _log = masked_logger(__name__)
 LEASE = timedelta(seconds=60)
 """How long a process on another machine may be silent before its slots come back; here we see whether it lives."""
 
-MARK_LEASE = timedelta(seconds=2)
-"""How long the mark of a process that waits counts; each look at the database extends it."""
+MARK_LEASE = timedelta(seconds=4)
+"""How long the mark of a process that waits counts; looks at the database extend it."""
 
-FIRST_LOOK_S = 0.005
-LONGEST_LOOK_S = 0.2
-"""How often the first in line looks for a slot that another process gives back. Each look doubles the pause."""
+_PAUSE_PER_PROCESS_S = 0.01
+"""The shortest pause between two looks for a slot that another process gives back, for each process that wants one: so
+the database answers at most about 130 looks a second, however many processes wait."""
+
+_SHARE_OF_WAIT = 0.05
+_LONGEST_PAUSE_S = 1.0
+"""The pause grows with the time that a call has waited: it may wait a twentieth longer than it has to, or a second."""
 
 _CHECK_S = 0.5
 """How often a call further back in line checks whether it was given up."""
@@ -48,6 +53,18 @@ class HeldSlot:
     slot: LimitSlot
     limit: Limit
     is_trial: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Busy:
+    """No slot is free, and this many processes hold one or wait."""
+
+    processes: int
+
+    def pause_s(self, waited_s: float) -> float:
+        """Return how long to wait before the next look; by chance, so that processes do not look at the same time."""
+        pause_s = max(self.processes * _PAUSE_PER_PROCESS_S, waited_s * _SHARE_OF_WAIT)
+        return min(pause_s, _LONGEST_PAUSE_S) * random.uniform(0.5, 1.0)
 
 
 class Limits:
@@ -100,7 +117,7 @@ class Limits:
             state = known.get(name)
             uow.limits.save(LimitState.first(scope, name, limit) if state is None else state.begun(limit))
 
-    def _try(self, scope: str, name: str, limit: Limit, waiting: int) -> HeldSlot | None:
+    def _try(self, scope: str, name: str, limit: Limit, waiting: int) -> HeldSlot | _Busy:
         """Take a slot if there is one; otherwise note that this many calls of this process wait."""
         with self._storage.unit_of_work() as uow:
             known = uow.limits.lock(scope, name)
@@ -109,7 +126,9 @@ class Limits:
             state = (known or LimitState.first(scope, name, limit)).fitted(limit)
             admitted = state.admitted(limit, now)
             me = self._owners.me()
-            slots = self._counted(stored, state.width, now)
+            slots = [slot for slot in stored if slot.expires_at > now]
+            if not is_free_for(me, slots, state.width):
+                slots = self._of_living(slots)
             mark = LimitSlot(
                 id=f"waiting {scope}/{name} {me}",
                 scope=scope,
@@ -121,7 +140,7 @@ class Limits:
             )
             if not is_free_for(me, slots, state.width):
                 _wait(uow, mark, slots)
-                return None
+                return _Busy(processes=len({me, *(slot.owner for slot in slots)}))
             slot = replace(mark, id=self._ids.new(), expires_at=now + LEASE, waiting=0)
             uow.limits.put(slot)
             if waiting > 1:
@@ -133,13 +152,10 @@ class Limits:
             uow.commit()
         return HeldSlot(slot=slot, limit=limit, is_trial=admitted.breaker is BreakerState.TRIAL)
 
-    def _counted(self, stored: Sequence[LimitSlot], width: int, now: datetime) -> list[LimitSlot]:
-        """Return the slots and marks that still count. If none is free, those of ended processes do not."""
-        alive = [slot for slot in stored if slot.expires_at > now]
-        if sum(not slot.waiting for slot in alive) < width:
-            return alive
-        gone = {owner for owner in {slot.owner for slot in alive} if self._owners.is_gone(owner)}
-        return [slot for slot in alive if slot.owner not in gone]
+    def _of_living(self, slots: Sequence[LimitSlot]) -> list[LimitSlot]:
+        """Return the slots and marks of processes that may be alive; finding out takes a while."""
+        gone = {owner for owner in {slot.owner for slot in slots} if self._owners.is_gone(owner)}
+        return [slot for slot in slots if slot.owner not in gone]
 
     def _learn(self, uow: UnitOfWork, held: HeldSlot, end: CallEnd, error: BaseException | None) -> None:
         """Store how a call ended, and tell what follows from it."""
@@ -190,24 +206,20 @@ class _Line:
         self._lock = threading.Lock()
         self._waiting: deque[threading.Event] = deque()
 
-    def wait(self, attempt: Callable[[int], HeldSlot | None], check: Check) -> HeldSlot:
+    def wait(self, attempt: Callable[[int], HeldSlot | _Busy], check: Check) -> HeldSlot:
         """Stand in line; once first, try until a slot is there. `attempt` gets the number of calls in line."""
-        me, pause_s = threading.Event(), FIRST_LOOK_S
+        me, began = threading.Event(), time.monotonic()
         with self._lock:
             self._waiting.append(me)
         try:
             while True:
                 me.clear()  # before the attempt, so that no slot which is given back meanwhile is missed
                 waiting = self._length_if_first(me)
-                held = attempt(waiting) if waiting else None
-                if held is not None:
-                    return held
+                found = attempt(waiting) if waiting else None
+                if isinstance(found, HeldSlot):
+                    return found
                 check()
-                if waiting:
-                    me.wait(pause_s * random.uniform(0.5, 1.0))
-                    pause_s = min(LONGEST_LOOK_S, pause_s * 2)
-                else:
-                    me.wait(_CHECK_S)
+                me.wait(_CHECK_S if found is None else found.pause_s(time.monotonic() - began))
         finally:
             with self._lock:
                 self._waiting.remove(me)
