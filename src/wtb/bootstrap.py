@@ -204,6 +204,7 @@ def bootstrap(
         judgements=Judgements(parts.storage, parts.codec, cache),
         price=price_usd,
         endpoint=_judge_endpoint(parts.settings),
+        limits=parts.run_limits,
     )
     scoring = Scoring(parts.storage, parts.clock, parts.codec, evaluation, map_in_threads)
     return Services(

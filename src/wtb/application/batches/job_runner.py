@@ -21,7 +21,7 @@ from wtb.application.evaluation_engine import EvaluationEngine
 from wtb.application.node_cache import AttemptRef, NodeCache, Sharing
 from wtb.application.runs.execution_controller import ExecutionController, WaitsForResult
 from wtb.application.runs.run_figures import measured_runs
-from wtb.application.runs.run_limits import RunLimits
+from wtb.application.runs.run_limits import BATCH_LIMITS, RunLimits
 from wtb.application.store_time import store_time
 from wtb.domain.batch import Batch, BatchStatus, Job, JobStatus
 from wtb.domain.cases import Case
@@ -134,6 +134,13 @@ class JobRunner:
 
     def run(self, number: int) -> JobReport:
         """Run a job until it ends or has to wait, and save the result."""
+        token = BATCH_LIMITS.set(self._limits)
+        try:
+            return self._run(number)
+        finally:
+            BATCH_LIMITS.reset(token)
+
+    def _run(self, number: int) -> JobReport:
         work = self._work[number]
         sharing = work.sharing = work.sharing or self._sharing(work.job)
         begun, work.begun = work.begun, True

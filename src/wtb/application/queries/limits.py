@@ -43,11 +43,11 @@ class LimitView:
 
 
 def limit_views(uow: UnitOfWork, batch: Batch, owners: Owners) -> tuple[LimitView, ...]:
-    """Return the limits of a batch, in the order in which it names them."""
+    """Return the limits of a batch, sorted by name."""
     states = {state.name: state for state in uow.limits.list_limits(batch.id)}
     now = uow.now() if batch.record.limits else None
     views = []
-    for name, limit in batch.record.limits.items():
+    for name, limit in sorted(batch.record.limits.items()):
         assert now is not None
         state = states.get(name) or LimitState.first(batch.id, name, limit)
         slots = [slot for slot in uow.limits.list_slots(batch.id, name) if slot.expires_at > now]

@@ -292,7 +292,7 @@ class Queries:
         return batch_status(batch, jobs, alive, limits)
 
     def list_limits(self, batch: Batch) -> tuple[LimitView, ...]:
-        """Return the limits of a batch as they are now, in the order in which it names them."""
+        """Return the limits of a batch as they are now, sorted by name."""
         with self._reading() as uow:
             return limit_views(uow, batch, self._owners)
 

@@ -85,6 +85,10 @@ class RunLimits:
             _HELD.reset(token)
 
 
+BATCH_LIMITS: ContextVar[RunLimits | None] = ContextVar("wtb_batch_limits", default=None)
+"""The limits of the batch whose job runs here, for its evaluators; None outside a batch."""
+
+
 class _Taking:
     """Takes a slot on a thread. If the task that waits is cancelled, the slot is given back once it is there."""
 
@@ -125,7 +129,7 @@ class _Taking:
 class LimitBlock:
     """A block that holds a slot of a limit: `with ctx.limit("openai"):`, and `async with` in async nodes."""
 
-    def __init__(self, limits: RunLimits, name: str, check: Check) -> None:
+    def __init__(self, limits: RunLimits, name: str, check: Check = lambda: None) -> None:
         self._limits = limits
         self._name = name
         self._check = check

@@ -51,7 +51,7 @@ from wtb.cli.views.batch_tables import (
 from wtb.domain.batch import Batch, JobStatus
 from wtb.domain.cases import Case
 from wtb.domain.errors import InvalidInput
-from wtb.domain.limits import Limit, read_limits
+from wtb.domain.limits import ADAPTIVE, Limit, read_limits
 from wtb.domain.spending import Budget
 from wtb.domain.tool_answers import External
 from wtb.domain.variants import label, parse_label
@@ -213,6 +213,8 @@ def _limits(test: BatchTest, given: Sequence[str]) -> dict[str, Limit]:
     known = read_limits(test.limits)
     for each in given:
         name, _, value = each.partition("=")
+        if not name or (value != ADAPTIVE and not (value.isdecimal() and int(value))):
+            raise InvalidInput(f"--limit {each!r} says no number; write NAME=N, as openai=20, or NAME=adaptive")
         wanted = Limit.of(int(value) if value.isdecimal() else value, name)
         before = known.get(name, wanted)
         most = before.most if wanted.adaptive else wanted.most
