@@ -125,6 +125,7 @@ class NullStorage:
         self.baselines: Any = SimpleNamespace()
         self.cache: Any = SimpleNamespace()
         self.observations: Any = SimpleNamespace()
+        self.limits: Any = SimpleNamespace()
         self.events: Any = SimpleNamespace(append=ignore)
         self.files: Any = SimpleNamespace()
         self.pages: Any = SimpleNamespace()
@@ -200,6 +201,7 @@ def overhead() -> list[Figure]:
             heartbeat=services.heartbeat,
             find_tool=TOOLS.get,
             masker=masker,
+            limits=services.run_limits,
             caller=caller,
             engine_of=lambda definition: NativeEngine(definition, services.conditions, caller),
         )

@@ -106,6 +106,7 @@ _CONTEXT = Described(
     groups={
         "Call and record": ("tool", "atool", "step", "astep"),
         "Files, checkpoints and people": ("workspace", "checkpoint", "acheckpoint", "ask"),
+        "Limits": ("limit",),
         "Report and configure": ("emit", "log", "usage", "config", "run", "rng"),
     },
     beside=(
@@ -235,6 +236,7 @@ _RESULT = Described(
             "unpriced",
             "crowding",
             "quicker_in_processes",
+            "limits",
             "measured_apart",
         ),
         "Reports and export": ("report", "rows", "to_csv", "to_pandas"),
@@ -287,7 +289,7 @@ SECTIONS = (
     Section(
         title="Compare versions",
         text="Guides: [Batch tests](batches.md), [How a verdict is made](verdicts.md), [Reports](reports.md).",
-        calls=("Resources",),
+        calls=("Resources", "Limit"),
         classes=(_TEST, _RESULT),
     ),
     Section(
@@ -527,6 +529,7 @@ SECTIONS = (
                 "StateNotSerialisable",
                 "NotFound",
                 "CheckpointNotFound",
+                "CircuitOpen",
                 "Conflict",
                 "AlreadyExists",
                 "StorageError",

@@ -7,6 +7,7 @@ from wtb.bench import Bench
 from wtb.domain.errors import (
     AlreadyExists,
     CheckpointNotFound,
+    CircuitOpen,
     Conflict,
     DamagedData,
     InvalidInput,
@@ -18,6 +19,7 @@ from wtb.domain.errors import (
 )
 from wtb.domain.evaluation import EvaluationContext
 from wtb.domain.job_limits import Resources
+from wtb.domain.limits import Limit
 from wtb.domain.secrets import Secret
 from wtb.domain.state import DELETE, add, append, merge
 from wtb.domain.workflow import END, RetryPolicy
@@ -50,6 +52,7 @@ __all__ = [
     "BatchTest",
     "Bench",
     "CheckpointNotFound",
+    "CircuitOpen",
     "Conflict",
     "Contains",
     "Context",
@@ -62,6 +65,7 @@ __all__ = [
     "InvalidWorkflow",
     "Judge",
     "Latency",
+    "Limit",
     "NotFound",
     "NumericMatch",
     "RegexMatch",

@@ -16,6 +16,7 @@ from wtb.batch_results import check_primary, check_weighted
 from wtb.domain.cases import clustered
 from wtb.domain.errors import InvalidInput
 from wtb.domain.job_limits import Resources
+from wtb.domain.limits import Limit, read_limits
 from wtb.domain.runner import CarryingRunner, Runner, WorkerRunner
 from wtb.domain.spending import Budget
 from wtb.domain.tool_answers import External
@@ -65,6 +66,8 @@ class BatchTest:
       call is made once for a case, and equal calls get its result.
     - `external`: what happens to calls of external tools: they are made (`run`), made and taken back once the job is
       scored (`reverse`), or a job that makes one fails (`refuse`).
+    - `limits`: how many calls run at a time, over all workers: `{"openai": 20, "search": "adaptive"}`, or a `Limit`.
+      Tools name their limit with `@wtb.tool(limit="openai")`, nodes with `ctx.limit("openai")`.
     - `source`: where other processes load the batch from; WTB finds it by itself.
     """
 
@@ -91,6 +94,7 @@ class BatchTest:
     seed: int = field(default=0, kw_only=True)
     tools: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     external: str = field(default="run", kw_only=True)
+    limits: Mapping[str, int | str | Limit] = field(default_factory=dict, kw_only=True)
     source: str | None = field(default=None, kw_only=True, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -138,6 +142,7 @@ class BatchTest:
             ray_address=self.ray_address,
             budget=Budget.of(self.budget),
             external=_external(self.external),
+            limits=read_limits(self.limits),
             code=batch_code(self, runner) if isinstance(runner, WorkerRunner) else None,
         )
         check_plan(plan)
@@ -147,7 +152,12 @@ class BatchTest:
         """Return the code for workers that cannot import it."""
         types = REGISTERED.registered_in("__main__")
         return CarriedCode(
-            flow=self.flow, evaluators=self.evaluators, output=self.output, tools=self.tools, state_types=types
+            flow=self.flow,
+            evaluators=self.evaluators,
+            output=self.output,
+            tools=self.tools,
+            limits=self.limits,
+            state_types=types,
         )
 
 
@@ -205,12 +215,13 @@ def batch_code(test: BatchTest, runner: Runner) -> BatchCode:
             evaluators=tuple(map(describe, test.evaluators)),
             output=describe(test.output),
             tools={name: describe(answer) for name, answer in test.tools.items()},
+            limits={name: describe(limit) for name, limit in read_limits(test.limits).items() if limit.overloaded},
         )
     except InvalidInput as error:
         if isinstance(runner, CarryingRunner):
             return BatchCode(reference=flow.name, is_batch=False, folder=folder, is_carried=True)
         raise InvalidInput(
-            f"a worker process cannot make the evaluators, output or tools of this batch: {error}; write "
+            f"a worker process cannot make the evaluators, output, tools or limits of this batch: {error}; write "
             f"`batch = wtb.BatchTest(…)` at the top level of a file, and run that. {_OR_OTHERS}"
         ) from error
 

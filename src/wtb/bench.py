@@ -26,6 +26,7 @@ from wtb.domain.errors import BatchNotFound, InvalidInput
 from wtb.domain.events import EventType, RecordedEvent
 from wtb.domain.execution import Execution, Neglect
 from wtb.domain.filters import event_types
+from wtb.domain.limits import read_limits
 from wtb.domain.options import RunOptions
 from wtb.domain.parity import ParityReport
 from wtb.domain.ports.events import Subscription
@@ -498,6 +499,9 @@ def _batch_test(flow: Workflow | BatchTest | Any, options: Mapping[str, Any]) ->
     if isinstance(flow, BatchTest):
         if not options:
             return flow
-        source = None if _CODE & options.keys() else flow.source or place_of(flow)
+        is_new_code = _CODE & options.keys() or any(
+            limit.overloaded for limit in read_limits(options.get("limits", {})).values()
+        )
+        source = None if is_new_code else flow.source or place_of(flow)
         return replace(flow, **{"source": source, **options})
     return BatchTest(as_workflow(flow), **options)

@@ -25,6 +25,7 @@ from wtb.application.batches.scoring import Scoring
 from wtb.application.dependencies.traces import Traces
 from wtb.application.evaluation_engine import EvaluationEngine
 from wtb.application.judgements import Judgements
+from wtb.application.limits import Limits
 from wtb.application.node_cache import NodeCache
 from wtb.application.queries.service import Queries
 from wtb.application.runs.execution_controller import ExecutionController
@@ -35,6 +36,7 @@ from wtb.application.runs.leases import Leases
 from wtb.application.runs.recorder import Recorder
 from wtb.application.runs.reversals import Reversals
 from wtb.application.runs.run_creator import RunCreator
+from wtb.application.runs.run_limits import RunLimits
 from wtb.application.time_travel.comparison import CheckpointComparison
 from wtb.application.time_travel.replay import Replayer
 from wtb.application.time_travel.rollback_executor import RollbackExecutor
@@ -48,6 +50,7 @@ from wtb.application.upkeep.workspace_collection import WorkspaceCollection
 from wtb.application.workspaces import Workspaces
 from wtb.domain.engine import Engine
 from wtb.domain.errors import InvalidInput, StorageUnavailable, WTBError
+from wtb.domain.limits import read_limits
 from wtb.domain.model_endpoint import ModelEndpoint
 from wtb.domain.ports import (
     NO_TELEMETRY,
@@ -126,6 +129,9 @@ class _Parts:
     garbage: SweptGarbage
     observer: DependencyObserver
     telemetry: Telemetry
+    limits: Limits
+    run_limits: RunLimits
+    """The limits of the settings, for all runs."""
 
     def engine_of(self, definition: WorkflowDefinition) -> Engine:
         """Return the engine that drives a workflow: its own, or WTB's."""
@@ -162,6 +168,7 @@ class Services(_Parts):
     def close(self) -> None:
         """Deliver queued events and close connections."""
         self.heartbeat.close()
+        self.limits.close()
         self.controller.close()
         self.bus.close()
         self.anchor.close()
@@ -198,6 +205,7 @@ def bootstrap(
         judgements=Judgements(parts.storage, parts.codec, cache),
         price=price_usd,
         endpoint=_judge_endpoint(parts.settings),
+        limits=parts.run_limits,
     )
     scoring = Scoring(parts.storage, parts.clock, parts.codec, evaluation, map_in_threads)
     return Services(
@@ -230,12 +238,14 @@ def _parts(settings: Settings, clock: Clock, ids: Ids, telemetry: Telemetry) -> 
     anchor = _anchor(storage)
     user = settings.user or login_name()
     folders = LocalFolders(objects, home / "indexes", store)
+    owners = ProcessOwners()
+    limits = Limits(storage, clock, ids, owners, masker)
     return _Parts(
         settings=settings,
         user=user,
         clock=clock,
         ids=ids,
-        owners=ProcessOwners(),
+        owners=owners,
         codec=codec,
         conditions=CelConditions(),
         bus=bus,
@@ -257,6 +267,8 @@ def _parts(settings: Settings, clock: Clock, ids: Ids, telemetry: Telemetry) -> 
         garbage=SweptGarbage(storage, objects, codec=codec, clock=clock, sizes=SMALL_OBJECTS, telemetry=telemetry),
         observer=ProcessObserver(store=home, is_secret=masker.is_secret_key),
         telemetry=telemetry,
+        limits=limits,
+        run_limits=RunLimits.of_settings(limits, read_limits(settings.limits)),
     )
 
 
@@ -276,6 +288,7 @@ def _controller(parts: _Parts) -> ExecutionController:
         heartbeat=parts.heartbeat,
         find_tool=TOOLS.get,
         masker=parts.masker,
+        limits=parts.run_limits,
         price=price_usd,
         caller=parts.caller,
         engine_of=parts.engine_of,
@@ -368,6 +381,7 @@ def _batches(
         user=parts.user,
         owners=parts.owners,
         objects=parts.objects,
+        limits=parts.run_limits,
         settings=settings_data(parts.settings),
         job_timeout_s=parts.settings.job_timeout_s,
     )

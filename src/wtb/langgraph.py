@@ -166,6 +166,7 @@ def recorded(
     reverse_in_doubt: bool = False,
     idempotent: bool = False,
     confirm: Callable[..., Any] | None = None,
+    limit: str | None = None,
 ) -> BaseTool:
     """Return a LangChain tool whose calls are recorded like those of `wtb.tool`, with the same options.
 
@@ -181,6 +182,7 @@ def recorded(
         reverse_in_doubt=reverse_in_doubt,
         idempotent=idempotent,
         confirm=confirm,
+        limit=limit,
     )
     # A rollback, perhaps in another process, finds the function that undoes a call by the name of its tool.
     return recorded_tool(langchain_tool, known if reverse is None else TOOLS.add(known))

@@ -117,6 +117,7 @@ class Settings(BaseSettings):
     - `user`: the name that your runs, checkpoints and events carry; without one, your login name.
     - `secret_keys`, `secret_patterns`: what else to mask in events, logs and errors.
     - `judge_url`, `judge_key`: the address of an OpenAI-compatible service that judges ask, and its key.
+    - `limits`: how many calls of a service run at a time in all runs of this store, as `{"openai": 20}`.
     - `retention`: the rules of `wtb prune`.
     - `sweep_grace_s`: unreferenced data is deleted once it has not been used for this long. It must be longer than any
       step takes to store its files.
@@ -146,6 +147,7 @@ class Settings(BaseSettings):
     secret_keys: tuple[str, ...] = ()
     secret_patterns: tuple[str, ...] = ()
     retention: RetentionSettings = RetentionSettings()
+    limits: dict[str, Annotated[int, Field(ge=1)] | Literal["adaptive"]] = {}
     judge_url: str | None = None
     judge_key: SecretStr | None = None
     sweep_grace_s: float = Field(default=3600.0, ge=0, le=31_536_000)

@@ -29,6 +29,7 @@ def tool(
     reverse_in_doubt: bool = False,
     idempotent: bool = False,
     confirm: Callable[..., Any] | None = None,
+    limit: str | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -40,6 +41,7 @@ def tool(
     reverse_in_doubt: bool = False,
     idempotent: bool = False,
     confirm: Callable[..., Any] | None = None,
+    limit: str | None = None,
 ) -> Any:
     """Make a function a tool, which nodes call with `ctx.tool`, by name or directly.
 
@@ -49,6 +51,8 @@ def tool(
     - `idempotent`: the tool may be called again; if it takes `idempotency_key`, it gets the same key each time.
     - `confirm`: a function that gets a call whose outcome is unknown, and returns its result, or None if it did not
       happen.
+    - `limit`: the name of a limit, such as `openai`: each call holds one of its slots. The batch or the settings say
+      how many there are.
     """
 
     rules: dict[str, Any] = {
@@ -56,6 +60,7 @@ def tool(
         "reverse_in_doubt": reverse_in_doubt,
         "idempotent": idempotent,
         "confirm": confirm,
+        "limit": limit,
     }
 
     def register(function: Callable[..., Any]) -> Tool:
@@ -85,6 +90,7 @@ def tool_of(
     reverse_in_doubt: bool = False,
     idempotent: bool = False,
     confirm: Callable[..., Any] | None = None,
+    limit: str | None = None,
 ) -> Tool:
     """Return a function as a tool, as `tool` does, but without registering its name."""
     spec = ToolSpec(
@@ -96,7 +102,7 @@ def tool_of(
         confirmable=confirm is not None,
     )
     takes_key = idempotent and "idempotency_key" in inspect.signature(function).parameters
-    made = Tool(spec=spec, function=function, reverse=reverse, confirm=confirm, takes_key=takes_key)
+    made = Tool(spec=spec, function=function, reverse=reverse, confirm=confirm, takes_key=takes_key, limit=limit)
     # Like `functools.wraps`, for a frozen value: help() and inspect show the function.
     made.__dict__.update(__name__=spec.name, __doc__=function.__doc__, __wrapped__=function)
     return made

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from wtb.application.batches.plan import BatchPlan, CarriedCode
 from wtb.application.batches.worker import BatchWorker, with_inputs
@@ -29,6 +29,7 @@ from wtb.domain.batch import Batch
 from wtb.domain.cases import Case
 from wtb.domain.errors import WTBError
 from wtb.domain.job_attempt import RayIds
+from wtb.domain.limits import Limit, read_limits
 from wtb.domain.ports import NO_TELEMETRY
 from wtb.domain.runner import Assignment, JobBroke, JobReport, ResultSettled
 from wtb.domain.tool_answers import External
@@ -77,13 +78,13 @@ def load_plan(
     carried: CarriedCode | None = None,
 ) -> BatchPlan:
     """Load the code of a batch, and return the same plan as in the process that planned it."""
-    flow, given_evaluators, given_output, tools = _load_code(order.code) if carried is None else _take_code(carried)
+    code = _load_code(order.code) if carried is None else _take_code(carried)
     _import_others(order.imports)
-    definition = flow.definition()
-    definition = replace(definition, tools={**definition.tools, **tool_answers(tools)})
+    definition = code.flow.definition()
+    definition = replace(definition, tools={**definition.tools, **tool_answers(code.tools)})
     stored: Mapping[str, Mapping[str, Any]] = services.codec.decode(order.inputs)
     restored = definition.restored or dict
-    evaluators, record = read_evaluators(given_evaluators), batch.record
+    evaluators, record = read_evaluators(code.evaluators), batch.record
     return BatchPlan(
         name=batch.name,
         definition=definition,
@@ -94,12 +95,13 @@ def load_plan(
         baseline=parse_label(record.baseline),
         selection=[parse_label(each) for each in record.combinations],
         evaluators=evaluators,
-        output=read_output(given_output, evaluators),
+        output=read_output(code.output, evaluators),
         share=order.share,
         fresh=order.fresh,
         seed=order.seed,
         retries=order.retries,
         external=External(order.external),
+        limits=_with_functions(record.limits, code.limits),
         carried=carried,
         known_digests=None if carried is None else (order.evaluator_digests, order.output_digest),
     )
@@ -113,22 +115,41 @@ def _import_others(modules: Iterable[str]) -> None:
                 importlib.import_module(module)
 
 
-def _take_code(carried: CarriedCode) -> tuple[Workflow, Sequence[Any], Any, Mapping[str, Any]]:
-    """Return the same parts of code that came with the assignment."""
+class _LoadedCode(NamedTuple):
+    """The code of a batch."""
+
+    flow: Workflow
+    evaluators: Sequence[Any]
+    output: Any
+    tools: Mapping[str, Any]
+    limits: Mapping[str, Any]
+
+
+def _take_code(carried: CarriedCode) -> _LoadedCode:
+    """Return the code that came with the assignment."""
     for name, cls, to, from_ in carried.state_types:
         REGISTERED.register(cls, name, to=to, from_=from_)
-    return carried.flow, carried.evaluators, carried.output, carried.tools
+    return _LoadedCode(carried.flow, carried.evaluators, carried.output, carried.tools, carried.limits)
 
 
-def _load_code(code: BatchCode) -> tuple[Workflow, Sequence[Any], Any, Mapping[str, Any]]:
-    """Return the workflow, the evaluators, the output and the tools of a batch."""
+def _load_code(code: BatchCode) -> _LoadedCode:
     look_in(Path(code.folder))
     if code.is_batch:
         test = load_batch(code.reference)
-        return test.flow, test.evaluators, test.output, test.tools
-    flow = load_workflow(code.reference)
-    evaluators = [described(each) for each in code.evaluators]
-    return flow, evaluators, described(code.output), {name: described(each) for name, each in code.tools.items()}
+        return _LoadedCode(test.flow, test.evaluators, test.output, test.tools, test.limits)
+    return _LoadedCode(
+        flow=load_workflow(code.reference),
+        evaluators=[described(each) for each in code.evaluators],
+        output=described(code.output),
+        tools={name: described(each) for name, each in code.tools.items()},
+        limits={name: described(each) for name, each in code.limits.items()},
+    )
+
+
+def _with_functions(planned: Mapping[str, Limit], loaded: Mapping[str, Any]) -> dict[str, Limit]:
+    """Return the limits that were planned, with the functions of the code, which are not stored."""
+    functions = {name: limit.overloaded for name, limit in read_limits(loaded).items()}
+    return {name: replace(limit, overloaded=functions.get(name)) for name, limit in planned.items()}
 
 
 class _Desk:

@@ -4,6 +4,7 @@ from wtb.testing.baselines import BaselineRepositoryContract
 from wtb.testing.batches import BatchRepositoryContract
 from wtb.testing.evaluations import EvaluationRepositoryContract
 from wtb.testing.execution_repository import ExecutionRepositoryContract
+from wtb.testing.limits import LimitRepositoryContract
 from wtb.testing.node_cache import NodeCacheRepositoryContract
 from wtb.testing.observations import ObservationRepositoryContract
 from wtb.testing.pending_writes import PendingWriteRepositoryContract
@@ -47,6 +48,9 @@ class TestNodeCacheRepository(NodeCacheRepositoryContract): ...
 
 
 class TestObservationRepository(ObservationRepositoryContract): ...
+
+
+class TestLimitRepository(LimitRepositoryContract): ...
 
 
 class TestPendingWriteRepository(PendingWriteRepositoryContract): ...

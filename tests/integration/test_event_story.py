@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -201,6 +202,24 @@ def batches(bench: Bench) -> None:
     bench.delete_batch("stopped")
 
 
+def limits(bench: Bench) -> None:
+    """A service is away at first: its limit shrinks and its breaker opens. Then it answers, and the breaker closes."""
+    answers = iter([ConnectionError("away"), None])
+
+    def ask(state: Any, ctx: Any) -> None:
+        time.sleep(0.01)  # longer than the cool-down
+        with ctx.limit("service"):
+            error = next(answers)
+            if error is not None:
+                raise error
+
+    flow = Workflow("limited")
+    flow.add_node("ask", ask, start=True)
+    limit = wtb.Limit(4, adaptive=True, break_after=1, cool_down_s=0.001)
+    cases = [{"id": id, "input": {"n": id}} for id in "ab"]
+    bench.batch(flow, cases=cases, evaluators=[wtb.Steps()], workers=1, limits={"service": limit})
+
+
 def full_disk(folder: Path) -> set[EventType]:
     """A checkpoint cannot be written, and the next one makes up for it; memory never fails like that."""
     locks: list[sqlite3.Connection] = []
@@ -236,6 +255,7 @@ CHAPTERS: list[Callable[[Bench], None]] = [
     takeover,
     batches,
     workers,
+    limits,
 ]
 
 
@@ -324,3 +344,13 @@ def test_workers_tell_their_process_and_how_they_were_lost(bench: Bench) -> None
     assert (lost.host, lost.pid, lost.reason) == ("pc", "34", "was ended by signal SIGKILL")
     assert told(bench, "worker.ended").reason == "its work was done"
     assert [each.data.get("ray_actor") for each in log_of(bench) if each.type == "worker.started"] == [None, "a1"]
+
+
+def test_a_limit_tells_its_width_and_a_breaker_why_it_opened(bench: Bench) -> None:
+    limits(bench)
+    stream = bench.get_batch("limited").id
+    changed = told(bench, "limit.changed", stream)
+    assert (changed.limit, changed.before, changed.width) == ("service", 4, 2)
+    opened = told(bench, "breaker.opened", stream)
+    assert (opened.limit, opened.failures, opened.error) == ("service", 1, "ConnectionError: away")
+    assert told(bench, "breaker.closed", stream).limit == "service"

@@ -197,6 +197,28 @@ def test_a_judge_tries_again_and_pays_for_each_answer(judged: Bench, model: Mode
     assert result.judging["input_tokens"] == (100 if isinstance(failure, tuple) else 300)
 
 
+def test_the_questions_of_a_judge_hold_slots_of_the_limit_with_its_name(judged: Bench, model: ModelServer) -> None:
+    model.prepared = [(429, "slow down")]
+    limits = {"judge": wtb.Limit(8, adaptive=True, start=8), "other": wtb.Limit(8, adaptive=True, start=8)}
+    result = judged.batch(greeter(), cases=CASES[:1], variants=[{}], evaluators=[judge()], limits=limits)
+    assert result.results[0].scores["judge"] == 4.0
+    assert {limit.name: limit.width for limit in result.limits} == {"judge": 4, "other": 8}
+
+
+def test_an_evaluator_holds_a_slot_in_a_block() -> None:
+    held: list[int] = []
+
+    @wtb.evaluator(worst=0, best=1)
+    def asked(context: wtb.EvaluationContext) -> bool:
+        with context.limit("model"):
+            held.append(bench.batch_status("greeter").limits[0].held)
+        return True
+
+    with Bench("memory://") as bench:
+        bench.batch(greeter(), cases=CASES[:1], variants=[{}], evaluators=[asked], limits={"model": 2})
+    assert held == [1]
+
+
 def test_a_judge_that_gives_no_score_is_an_error_and_is_asked_again_next_time(
     judged: Bench, model: ModelServer
 ) -> None:

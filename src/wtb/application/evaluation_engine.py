@@ -14,6 +14,7 @@ from wtb.application.dependencies.walk import fingerprint
 from wtb.application.judgements import Judgements
 from wtb.application.runs.callers_loop import LoopGone
 from wtb.application.runs.run_figures import line_figures
+from wtb.application.runs.run_limits import BATCH_LIMITS, LimitBlock, RunLimits
 from wtb.application.runs.tracebacks import own_place
 from wtb.domain.cases import Case, raise_faults
 from wtb.domain.engine import Runs
@@ -75,7 +76,9 @@ class EvaluationEngine:
         judgements: Judgements,
         price: Price,
         endpoint: ModelEndpoint = NO_ENDPOINT,
+        limits: RunLimits,
     ) -> None:
+        self._limits = limits
         self._judgements = judgements
         self._price = price
         self._endpoint = endpoint
@@ -107,6 +110,7 @@ class EvaluationEngine:
             tool_errors=line.tool_errors,
             unpriced=line.usage.unpriced,
             endpoint=self._endpoint,
+            limit=partial(LimitBlock, BATCH_LIMITS.get() or self._limits),
         )
 
     def with_input(self, case: Case, execution_id: ExecutionId, restore: Restore | None = None) -> Case:

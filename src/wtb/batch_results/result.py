@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from wtb.application.batches.scoring import kept_cases
 from wtb.application.evaluation_engine import error_of
 from wtb.application.queries.batch_data import BatchOverview, JobFailure, MatrixRow
+from wtb.application.queries.limits import LimitView
 from wtb.batch_results.comparison import check_weighted, compare_results, known_or_worst, shown
 from wtb.batch_results.job_results import (
     CaseText,
@@ -294,6 +295,11 @@ class BatchResult(Displayed):
             for job in self._jobs
             if job.outcome is not JobStatus.PENDING
         ]
+
+    @property
+    def limits(self) -> tuple[LimitView, ...]:
+        """The limits of the batch as they are now: width, calls that run and wait, and the circuit breaker."""
+        return self._bench.services.queries.list_limits(self.batch)
 
     @property
     def dead_letters(self) -> list[JobResult]:

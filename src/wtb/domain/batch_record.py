@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wtb.domain.evaluation import Metric
+from wtb.domain.limits import Limit
 from wtb.domain.statistics.near_copies import NearCopies
 from wtb.domain.work_order import WorkOrder
 
@@ -101,6 +102,8 @@ class BatchRecord:
     """For workers in other processes; None if the batch last ran in threads."""
     runner: str = "threads"
     """The name of the runner that ran it last."""
+    limits: Mapping[str, Limit] = field(default_factory=dict)
+    """How many calls may run at a time, by the names that tools and nodes use; without the users' functions."""
     cores_used: float | None = None
     """How many cores were computing on average when it last ran in threads."""
 
@@ -143,6 +146,7 @@ class BatchRecord:
             "copies": list(self.copies),
             "work": None if self.work is None else self.work.to_data(),
             "runner": self.runner,
+            "limits": {name: limit.to_data() for name, limit in self.limits.items()},
             "cores_used": self.cores_used,
         }
 
@@ -177,6 +181,7 @@ class BatchRecord:
             copies=tuple(data.get("copies", ())),
             work=None if data.get("work") is None else WorkOrder.from_data(data["work"]),
             runner=data.get("runner", "threads"),
+            limits={name: Limit.from_data(each) for name, each in data.get("limits", {}).items()},
             cores_used=data.get("cores_used"),
         )
 

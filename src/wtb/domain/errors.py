@@ -23,6 +23,7 @@ WTBError
 │   ├── AlreadyExists
 │   ├── LeaseLost
 │   └── MergeConflict           two members of a superstep changed the same path
+├── CircuitOpen                 a service failed too often, and is left alone for a while
 ├── WorkerFailed                a worker process could not start or go on
 └── StorageError                the database or the disk
     ├── StorageUnavailable      full, read-only, locked, unreachable
@@ -40,6 +41,7 @@ from __future__ import annotations
 
 import copyreg
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 
@@ -195,6 +197,19 @@ class MergeConflict(Conflict):
         self.path = path
         self.members = (first, second)
         super().__init__(f"{first!r} and {second!r} both changed {path!r}; let one of them write elsewhere")
+
+
+class CircuitOpen(WTBError):
+    """A service failed too often in a row, so its calls fail at once; `until` is when the next one is tried."""
+
+    def __init__(self, limit: str, failures: int, until: datetime) -> None:
+        """Name the limit, and say when a call is tried again."""
+        self.limit = limit
+        self.until = until
+        super().__init__(
+            f"the circuit breaker of limit {limit!r} is open: {failures} calls in a row found the service overloaded "
+            f"or away. A call is tried again from {until:%H:%M:%S} UTC; run the failed jobs again after that"
+        )
 
 
 class WorkerFailed(WTBError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Protocol
@@ -328,6 +329,11 @@ class RunUsage(dict[str, float]):
         self._report(model=model, input_tokens=input_tokens, output_tokens=output_tokens, cost_usd=cost_usd)
 
 
+def _no_limit(name: str) -> Any:
+    """Return a block without a limit."""
+    return nullcontext()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationContext:
     """What an evaluator sees: the case, and the run that it produced.
@@ -347,6 +353,8 @@ class EvaluationContext:
     """Models without a known price: their calls are not in `usage["cost_usd"]`."""
     endpoint: ModelEndpoint = NO_ENDPOINT
     """Where judges ask a model."""
+    limit: Callable[[str], Any] = _no_limit
+    """Holds a slot of a limit in a block: `with context.limit("openai"):`, or `async with` in async evaluators."""
 
     @property
     def expected(self) -> Any:

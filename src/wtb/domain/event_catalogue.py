@@ -62,6 +62,9 @@ class EventType(StrEnum):
     BASELINE_DELETED = "baseline.deleted"
     EVALUATION_COMPLETED = "evaluation.completed"
     EVALUATION_FAILED = "evaluation.failed"
+    LIMIT_CHANGED = "limit.changed"
+    BREAKER_OPENED = "breaker.opened"
+    BREAKER_CLOSED = "breaker.closed"
 
 
 CATALOGUE: dict[EventType, type[EventBody]] = {}
@@ -805,6 +808,46 @@ class EvaluationFailed(EventBody):
     """The checkpoint that was to be scored."""
     by: str | None = None
     """Who had it scored."""
+
+
+@_event(EventType.LIMIT_CHANGED)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitChanged(EventBody):
+    """The width of an adaptive limit has doubled or halved since the last such event.
+
+    This and the events of breakers belong to the batch. For limits of the settings, they are events of the system.
+    """
+
+    limit: str
+    """The name of the limit."""
+    width: int
+    """How many calls may run at a time now."""
+    before: int
+    """The width that was told last."""
+
+
+@_event(EventType.BREAKER_OPENED, Severity.WARNING)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerOpened(EventBody):
+    """The circuit breaker of a limit opened: its calls fail at once until one call is tried and succeeds."""
+
+    limit: str
+    """The name of the limit."""
+    failures: int
+    """How many calls in a row found the service overloaded or away."""
+    until: str
+    """When a call is tried for the first time, in UTC."""
+    error: str
+    """The type and the message of the last error."""
+
+
+@_event(EventType.BREAKER_CLOSED)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerClosed(EventBody):
+    """A trial call succeeded: the circuit breaker of a limit closed, and its calls are made again."""
+
+    limit: str
+    """The name of the limit."""
 
 
 SEVERITIES: Mapping[EventType, Severity] = {type: body.SEVERITY for type, body in CATALOGUE.items()}

@@ -78,7 +78,8 @@ class Tool:
     """A function and the facts that the engine needs about it; called directly, it is just the function.
 
     `reverse(call)` undoes a call. `confirm(call)` finds out whether a call with an unknown outcome happened: it returns
-    the result, or None if the call did not happen.
+    the result, or None if the call did not happen. `limit` is the name of the limit whose slots its calls hold. It is
+    no part of `spec`, because results do not depend on it.
     """
 
     spec: ToolSpec
@@ -86,6 +87,7 @@ class Tool:
     reverse: Callable[..., Any] | None = None
     confirm: Callable[..., Any] | None = None
     takes_key: bool = False
+    limit: str | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)

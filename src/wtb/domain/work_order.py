@@ -16,7 +16,7 @@ class BatchCode:
     """The place from which a worker loads the code of a batch.
 
     A batch test in a module includes its evaluators. For any other batch, the worker loads the workflow, and the
-    evaluators, the output and the tools are described one by one.
+    evaluators, the output, the tools and the limits are described one by one.
     """
 
     reference: str
@@ -28,6 +28,8 @@ class BatchCode:
     evaluators: tuple[Any, ...] = ()
     output: Any = None
     tools: Mapping[str, Any] = field(default_factory=dict)
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    """The limits that have a function; all others are in the record of the batch."""
     is_carried: bool = False
     """Whether no process can import it, as in a notebook, so that the runner carries it to its workers."""
 
@@ -49,6 +51,7 @@ class BatchCode:
             "evaluators": list(self.evaluators),
             "output": self.output,
             "tools": dict(self.tools),
+            "limits": dict(self.limits),
             "is_carried": self.is_carried,
         }
 
@@ -62,6 +65,7 @@ class BatchCode:
             evaluators=tuple(data["evaluators"]),
             output=data["output"],
             tools=data["tools"],
+            limits=data.get("limits", {}),
             is_carried=data.get("is_carried", False),
         )
 

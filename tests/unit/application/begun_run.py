@@ -100,6 +100,7 @@ class BegunRun:
             find_tool=TOOLS.get,
             masker=services.masker,
             price=lambda model, input_tokens, output_tokens: None,
+            limits=services.run_limits,
         )
 
     def node_run(self, node: str = "work", visit: int = 1) -> NodeRun:

@@ -18,6 +18,7 @@ USERS = {
     "checkpoint",
     "config",
     "emit",
+    "limit",
     "log",
     "rng",
     "run",

@@ -40,6 +40,7 @@ class BatchEditor:
                     f"{left.execution.id}); run it again to take them back, then delete it"
                 )
             uow.batches.delete(batch.id)
+            uow.limits.delete(batch.id)
             body = BatchDeleted(name=batch.name, by=self._user)
             uow.events.append(Event.of(body, stream=batch.id, at=self._clock.now()))
             uow.commit()

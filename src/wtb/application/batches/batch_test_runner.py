@@ -227,6 +227,7 @@ class BatchTestRunner:
                 jobs = [job.taking_back() if _is_to_run(job) else job for job in jobs]
             planned = replace(planned, jobs=jobs)
             uow.batches.save(batch)
+            self._services.limits.begin_batch(uow, batch.id, plan.limits)
             same = set(map(id, known))
             uow.batches.save_jobs([job for job in planned.jobs if id(job) not in same])
             body = BatchStarted(

@@ -22,6 +22,7 @@ from wtb.application.evaluation_engine import EvaluationEngine
 from wtb.application.node_cache import AttemptRef, NodeCache, Sharing
 from wtb.application.runs.execution_controller import ExecutionController, WaitsForResult
 from wtb.application.runs.run_figures import measured_runs
+from wtb.application.runs.run_limits import BATCH_LIMITS, RunLimits
 from wtb.application.store_time import store_time
 from wtb.domain.batch import Batch, BatchStatus, Job, JobStatus
 from wtb.domain.cases import Case
@@ -80,6 +81,8 @@ class BatchServices:
     reversals: JobReversals
     owners: Owners
     objects: ObjectStore
+    limits: RunLimits
+    """The limits of the settings."""
     telemetry: Telemetry = NO_TELEMETRY
     user: str | None = None
     """Who runs the batches."""
@@ -121,10 +124,12 @@ class JobRunner:
     """Returns Ray's ids for the job that runs in this thread; None if Ray does not run it."""
     _work: dict[int, _Work] = field(init=False)
     _cases: Mapping[str, Case] = field(init=False)
+    _limits: RunLimits = field(init=False)
 
     def __post_init__(self) -> None:
         self._work = {job.number: _Work(job) for job in self.jobs}
         self._cases = {case.id: case for case in self.plan.cases}
+        self._limits = self.services.limits.of_batch(self.batch.id, self.plan.limits)
 
     def take(self, job: Job) -> None:
         """Accept a job as it is stored."""
@@ -144,6 +149,13 @@ class JobRunner:
 
     def run(self, number: int) -> JobReport:
         """Run a job until it ends or has to wait, and save the result."""
+        token = BATCH_LIMITS.set(self._limits)
+        try:
+            return self._run(number)
+        finally:
+            BATCH_LIMITS.reset(token)
+
+    def _run(self, number: int) -> JobReport:
         work = self._work[number]
         sharing = work.sharing = work.sharing or self._sharing(work.job)
         begun, work.begun = work.begun, True
@@ -359,7 +371,8 @@ class JobRunner:
         if execution is None:
             execution = self._taken_up(job, sharing, begun=begun)
         if execution.status in _UNENDED:
-            execution = self.services.controller.run(execution.id, self.plan.definition, sharing=sharing)
+            run = self.services.controller.run
+            execution = run(execution.id, self.plan.definition, sharing=sharing, limits=self._limits)
         return execution
 
     def _scored_again(self, job: Job, case: Case, sharing: Sharing) -> Job | None:
@@ -384,6 +397,7 @@ class JobRunner:
                 RunOptions(variants=variants, seed=self.plan.seed_of(job), timeout_s=self.plan.run_timeout_s),
                 execution_id=job.execution_id,
                 sharing=sharing,
+                limits=self._limits,
                 source=self.plan.source,
                 metadata=_origin(job).to_data(),
             )

@@ -22,6 +22,7 @@ from wtb.domain.errors import InvalidInput
 from wtb.domain.evaluation import Evaluator, metric_of
 from wtb.domain.job_limits import Resources
 from wtb.domain.job_output import output_of
+from wtb.domain.limits import Limit
 from wtb.domain.ports import Codec
 from wtb.domain.secrets import Masker
 from wtb.domain.spending import Budget
@@ -49,6 +50,7 @@ class CarriedCode:
     evaluators: Sequence[Any]
     output: Any
     tools: Mapping[str, Any]
+    limits: Mapping[str, Any] = field(default_factory=dict)
     state_types: Sequence[Any] = ()
     """The registered classes of states that no module has."""
     prints: Prints = field(default_factory=dict)
@@ -84,6 +86,7 @@ class BatchPlan:
     """The Ray cluster that runs the jobs; None if Ray starts on this machine, or another runner is used."""
     budget: Budget = field(default_factory=Budget)
     external: External = External.RUN
+    limits: Mapping[str, Limit] = field(default_factory=dict)
     code: BatchCode | None = None
     """Where workers in other processes load the code from; None if jobs run in this process."""
     carried: CarriedCode | None = None
@@ -186,6 +189,7 @@ def record_of(plan: BatchPlan, known: Sequence[Job], codec: Codec, masker: Maske
         cores=os.cpu_count() or 1,
         source=plan.source,
         runner=plan.runner,
+        limits=dict(plan.limits),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from wtb.application.queries.limits import LimitView
 from wtb.domain.batch import Batch, Job, JobStatus
 from wtb.domain.execution import Execution
 from wtb.domain.job_attempt import WorkerName
@@ -109,6 +110,7 @@ class BatchStatusView:
     dead: int
     """How many of the failed jobs were given up because they lost their worker too often."""
     spent: Spent
+    limits: tuple[LimitView, ...] = ()
 
     @property
     def left(self) -> int:
@@ -132,6 +134,7 @@ class BatchStatusView:
             },
             "running": [job.to_data() for job in self.running],
             "lost_workers": self.lost_workers,
+            "limits": [limit.to_data() for limit in self.limits],
             "spent": self.spent.to_dict(),
         }
 
@@ -189,8 +192,10 @@ class BatchOverview:
         }
 
 
-def batch_status(batch: Batch, jobs: Sequence[Job], alive: Sequence[Execution]) -> BatchStatusView:
-    """Return the status of a batch, given its jobs and the runs that living processes are working on."""
+def batch_status(
+    batch: Batch, jobs: Sequence[Job], alive: Sequence[Execution], limits: tuple[LimitView, ...] = ()
+) -> BatchStatusView:
+    """Return the status of a batch, given its jobs, the runs that living processes are working on, and its limits."""
     record = batch.record
     wanted = [job for job in jobs if job.combination in record.combinations and job.case_id in record.cases]
     by_run = {job.execution_id: job for job in wanted if job.status is JobStatus.PENDING}
@@ -202,6 +207,7 @@ def batch_status(batch: Batch, jobs: Sequence[Job], alive: Sequence[Execution]) 
         lost_workers=sum(len(job.record.lost_workers) for job in wanted),
         dead=sum(job.record.is_dead for job in wanted),
         spent=sum((job.spent for job in jobs), Spent(s=batch.spent_s)),
+        limits=limits,
     )
 
 

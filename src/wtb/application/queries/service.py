@@ -11,6 +11,7 @@ from typing import Any
 
 from wtb.application.queries import checkpoints as pages
 from wtb.application.queries.batch_data import BatchStatusView, batch_status
+from wtb.application.queries.limits import LimitView, limit_views
 from wtb.application.queries.lookup import Prefix, find_batch, find_checkpoint, find_run, find_stream, head_of
 from wtb.application.queries.runs import RunReader, spent, used
 from wtb.application.queries.views import (
@@ -55,6 +56,7 @@ class Queries:
 
     def __init__(self, storage: Storage, clock: Clock, owners: Owners) -> None:
         self._storage = storage
+        self._owners = owners
         self._runs = RunReader(clock, owners)
 
     def _reading(self) -> UnitOfWork:
@@ -286,7 +288,13 @@ class Queries:
             jobs = uow.batches.list_jobs(batch.id)
             busy = uow.executions.list_executions(statuses=[ExecutionStatus.RUNNING], batch=batch.id, limit=_MOST_BUSY)
             alive = [run for run in busy if run.lease is not None and self._runs.row(uow, run).neglect is None]
-        return batch_status(batch, jobs, alive)
+            limits = limit_views(uow, batch, self._owners)
+        return batch_status(batch, jobs, alive, limits)
+
+    def list_limits(self, batch: Batch) -> tuple[LimitView, ...]:
+        """Return the limits of a batch as they are now, sorted by name."""
+        with self._reading() as uow:
+            return limit_views(uow, batch, self._owners)
 
     def first_difference(self, runs: Sequence[str]) -> str | None:
         """Return the first node after which the states of these runs differ; None if they do not, or are gone."""

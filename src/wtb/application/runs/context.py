@@ -13,6 +13,7 @@ from typing import Any
 from wtb.application.runs.node_calls import NodeCalls, with_idempotency_key
 from wtb.application.runs.node_messages import NodeLog
 from wtb.application.runs.question_schema import check_schema
+from wtb.application.runs.run_limits import LimitBlock
 from wtb.application.runs.threads import in_thread
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.errors import InvalidInput
@@ -96,7 +97,8 @@ class Context:
         if inspect.iscoroutinefunction(mock or known.function):
             raise InvalidInput(f"tool {known.spec.name!r} is async: call it with `await ctx.atool(…)` in an async node")
         call = self._calls.tool(known, _bound(known, args, kwargs, key), key)
-        return self._calls.make(call, lambda: (mock or with_idempotency_key(known, call))(*args, **kwargs))
+        function = mock or with_idempotency_key(known, call)
+        return self._calls.make(call, lambda: function(*args, **kwargs), known.limit)
 
     async def atool(self, tool: str | Callable[..., Any], /, *args: Any, key: str | None = None, **kwargs: Any) -> Any:
         """Like `tool`, for async nodes. Sync tools run on a thread, so gathered calls run at the same time."""
@@ -104,7 +106,16 @@ class Context:
         mock = self._calls.answers.mock_of(known.spec.name)
         call = await in_thread(self._calls.tool, known, _bound(known, args, kwargs, key), key)
         function = mock or with_idempotency_key(known, call)
-        return await self._calls.make_either(call, partial(function, *args, **kwargs))
+        return await self._calls.make_either(call, partial(function, *args, **kwargs), known.limit)
+
+    def limit(self, name: str) -> LimitBlock:
+        """Hold a slot of a limit in a block: `with ctx.limit("openai"):`, or `async with` in async nodes.
+
+        The block waits until a slot is free. Use it around calls of models; tools name their limit themselves. If the
+        bench and the batch set no limit of this name, it has no effect. A second block of the same limit inside it
+        needs no second slot.
+        """
+        return LimitBlock(self._calls.limits, name, self._calls.journal.check_current)
 
     def step(self, key: str, function: Callable[..., Any], *args: Any) -> Any:
         """Call a function whose result may differ each time, such as a model, and record its result under `key`."""

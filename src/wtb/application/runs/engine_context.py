@@ -73,7 +73,7 @@ class EngineContext:
         """Call a tool of another library and record these arguments."""
         with self._waited_for():
             call = self._calls.tool(tool, arguments)
-            return self._calls.make(call, lambda: function(call))
+            return self._calls.make(call, lambda: function(call), tool.limit)
 
     async def arecorded(
         self, tool: Tool, arguments: Mapping[str, Any], function: Callable[[ToolCall], Awaitable[Any]]
@@ -81,7 +81,7 @@ class EngineContext:
         """Like `recorded`, for a function that is awaited."""
         with self._waited_for():
             call = await in_thread(self._calls.tool, tool, arguments)
-            return await self._calls.amake(call, lambda: function(call))
+            return await self._calls.amake(call, lambda: function(call), tool.limit)
 
     @contextmanager
     def _waited_for(self) -> Iterator[None]:

@@ -25,6 +25,7 @@ from wtb.application.runs.recovery import Recovery, Standing
 from wtb.application.runs.reversals import Reversals
 from wtb.application.runs.run_creator import RunCreator
 from wtb.application.runs.run_driver import RunDriver
+from wtb.application.runs.run_limits import RunLimits
 from wtb.application.runs.run_request import RunRequest, write_request
 from wtb.application.runs.steps import INTERRUPTED, Ending, Position
 from wtb.application.runs.unfinished import unfinished
@@ -97,6 +98,7 @@ class ExecutionController:
         heartbeat: Heartbeat,
         find_tool: Callable[[str], Tool],
         masker: Masker,
+        limits: RunLimits,
         price: Price = lambda model, input_tokens, output_tokens: None,
         telemetry: Telemetry = NO_TELEMETRY,
         user: str | None = None,
@@ -127,6 +129,7 @@ class ExecutionController:
             find_tool=find_tool,
             masker=masker,
             price=price,
+            limits=limits,
             telemetry=telemetry,
         )
         self._drivers: dict[ExecutionId, RunDriver] = {}
@@ -160,12 +163,13 @@ class ExecutionController:
         *,
         watch: Watch | None = None,
         sharing: Sharing | None = None,
+        limits: RunLimits | None = None,
         request: RunRequest | None = None,
         **facts: Any,
     ) -> Execution:
         """Create a run and run it until it ends or pauses; `facts` are the other arguments of `create`.
 
-        `request` may ask for a pause at any time, even before the run begins.
+        `request` may ask for a pause at any time, even before the run begins. `limits` are those of its batch.
         It does the same as `create` and `run`, but does not read back the position that it has just written.
         """
         new = self._created(definition, state, options, **facts)
@@ -180,6 +184,7 @@ class ExecutionController:
                 engine=new.engine,
                 watch=watch,
                 sharing=sharing,
+                limits=limits,
                 request=request,
             )
             return self._driven(driver, options, pass_breakpoint=False)
@@ -226,6 +231,7 @@ class ExecutionController:
         options: Mapping[str, Any] | None = None,
         watch: Watch | None = None,
         sharing: Sharing | None = None,
+        limits: RunLimits | None = None,
         request: RunRequest | None = None,
     ) -> Execution:
         """Run an execution from its current position until it ends or pauses.
@@ -271,6 +277,7 @@ class ExecutionController:
                     engine=engine,
                     watch=watch,
                     sharing=sharing,
+                    limits=limits,
                     request=request,
                 )
             except Exception:
@@ -382,6 +389,7 @@ class ExecutionController:
         engine: Engine,
         watch: Watch | None = None,
         sharing: Sharing | None = None,
+        limits: RunLimits | None = None,
         request: RunRequest | None = None,
     ) -> RunDriver:
         progress = RunProgress(
@@ -403,6 +411,7 @@ class ExecutionController:
             bases=bases,
             watch=watch,
             sharing=sharing,
+            limits=limits,
             calls_begun=standing.calls_begun,
             lost=lost,
         )

@@ -198,6 +198,15 @@ class CallJournal:
         with self._lock:
             self._revoked = True
 
+    def check_current(self) -> None:
+        """Raise ContextRevoked if the node was given up, for example because its time is over."""
+        if self._revoked:
+            raise ContextRevoked(f"node {self.run.node!r} was given up while it waited for a slot of a limit")
+
+    def starting_now(self, call: ToolCall) -> ToolCall:
+        """Return a call that begins now, after it has waited."""
+        return evolve(call, started_at=self._clock.now())
+
     def lookup(
         self, kind: CallKind, tool: str, effects: Effects, arguments: Mapping[str, Any], key: str | None
     ) -> ToolCall:

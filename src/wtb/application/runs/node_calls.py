@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import inspect
 import uuid
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import (
+    AbstractContextManager,
+    AsyncExitStack,
+    ExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from typing import Any
 
 from wtb.application.runs.callers_loop import finished
 from wtb.application.runs.journal import Asked, CallJournal, InDoubt, Interruption, Unawaited, made
-from wtb.application.runs.threads import in_thread
-from wtb.application.runs.tool_answers import ToolAnswers
+from wtb.application.runs.run_limits import RunLimits
+from wtb.application.runs.threads import in_background, in_thread
+from wtb.application.runs.tool_answers import PreparedCall, ToolAnswers
 from wtb.domain.anchor import first_id
 from wtb.domain.ports import Measure, Telemetry, measured
 from wtb.domain.tools import CallKind, CallStatus, Effects, Tool, ToolCall, WhenInDoubt
@@ -20,10 +28,11 @@ from wtb.domain.tools import CallKind, CallStatus, Effects, Tool, ToolCall, When
 class NodeCalls:
     """Looks each call up in the journal, makes it unless its result is recorded, and records its end."""
 
-    def __init__(self, journal: CallJournal, telemetry: Telemetry, answers: ToolAnswers) -> None:
+    def __init__(self, journal: CallJournal, telemetry: Telemetry, answers: ToolAnswers, limits: RunLimits) -> None:
         self.journal = journal
         self.telemetry = telemetry
         self.answers = answers
+        self.limits = limits
 
     def tool(self, tool: Tool, arguments: Mapping[str, Any], key: str | None = None) -> ToolCall:
         """Return the call of a tool: the recorded one with its result, or one that is to be made."""
@@ -45,38 +54,74 @@ class NodeCalls:
             return call.result
         raise Asked(call)
 
-    def make(self, call: ToolCall, function: Callable[[], Any]) -> Any:
-        """Make a call and return its result; if the result is already recorded, do not call the function."""
+    def make(self, call: ToolCall, function: Callable[[], Any], limit: str | None = None) -> Any:
+        """Make a call and return its result; if the result is already recorded, do not call the function.
+
+        With `limit`, the call holds a slot of that limit. It waits for the slot before its intent is recorded: a call
+        that only waits has not begun.
+        """
         if call.status is CallStatus.SUCCEEDED:
             return call.result
-        call, function = self.answers.prepared(self.journal.run, call, function)
-        return measured(self.telemetry, Measure.CALL, call.tool, made)(self.journal, call, function)
+        prepared = self.answers.prepared(self.journal.run, call, function)
+        make = measured(self.telemetry, Measure.CALL, call.tool, made)
+        if limit is None or prepared.is_answered:
+            return make(self.journal, prepared.call, prepared.function)
+        with self._slot(prepared, limit):
+            return make(self.journal, self.journal.starting_now(prepared.call), prepared.function)
 
-    async def make_either(self, call: ToolCall, function: Callable[[], Any]) -> Any:
+    @contextmanager
+    def _slot(self, prepared: PreparedCall, limit: str) -> Iterator[None]:
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(self.limits.hold(limit, self.journal.check_current))
+            except BaseException:
+                prepared.let_go()
+                raise
+            yield
+
+    @asynccontextmanager
+    async def _aslot(self, prepared: PreparedCall, limit: str | None) -> AsyncIterator[ToolCall]:
+        """Return the call to make, once it has a slot if it needs one."""
+        if limit is None or prepared.is_answered:
+            yield prepared.call
+            return
+        async with AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(self.limits.ahold(limit, self.journal.check_current))
+            except BaseException:
+                in_background(prepared.let_go)
+                raise
+            yield self.journal.starting_now(prepared.call)
+
+    async def make_either(self, call: ToolCall, function: Callable[[], Any], limit: str | None = None) -> Any:
         """Like `make`, in async code, for a function that may be sync. A sync function runs on a thread.
 
         The thread records the end of the call. It continues even if the node is cancelled, so the end is always
         recorded.
         """
         if inspect.iscoroutinefunction(function):
-            return await self.amake(call, function)
+            return await self.amake(call, function, limit)
         if call.status is CallStatus.SUCCEEDED:
             return call.result
-        call, function = await in_thread(self.answers.prepared, self.journal.run, call, function)
+        prepared = await in_thread(self.answers.prepared, self.journal.run, call, function)
+        async with self._aslot(prepared, limit) as ready:
+            return await self._made_either(ready, prepared.function)
+
+    async def _made_either(self, call: ToolCall, function: Callable[[], Any]) -> Any:
         with self._span(call):
             returned = await in_thread(made, self.journal, call, function, is_awaited=True)
             if isinstance(returned, Unawaited):
                 return await self._awaited(returned.call, lambda: returned.coroutine)
             return returned
 
-    async def amake(self, call: ToolCall, function: Callable[[], Any]) -> Any:
+    async def amake(self, call: ToolCall, function: Callable[[], Any], limit: str | None = None) -> Any:
         """Like `make`, for a function that is awaited."""
         if call.status is CallStatus.SUCCEEDED:
             return call.result
-        call, function = await in_thread(self.answers.prepared, self.journal.run, call, function)
-        with self._span(call):
-            call = await in_thread(self.journal.intend, call)
-            return await self._awaited(call, function)
+        prepared = await in_thread(self.answers.prepared, self.journal.run, call, function)
+        async with self._aslot(prepared, limit) as ready:
+            with self._span(ready):
+                return await self._awaited(await in_thread(self.journal.intend, ready), prepared.function)
 
     def _span(self, call: ToolCall) -> AbstractContextManager[None]:
         return self.telemetry.span(Measure.CALL, call.tool) if self.telemetry.is_on else nullcontext()

@@ -24,6 +24,7 @@ from wtb.application.runs.node_calls import NodeCalls
 from wtb.application.runs.node_files import NodeFiles
 from wtb.application.runs.progress import RunProgress
 from wtb.application.runs.recorder import Recorder
+from wtb.application.runs.run_limits import RunLimits
 from wtb.application.runs.steps import NO_REPORT, NodeReport
 from wtb.application.runs.tool_answers import ToolAnswers
 from wtb.application.workspaces import PreparedCommit, Workspaces
@@ -190,6 +191,8 @@ class Equipment:
     find_tool: Callable[[str], Tool]
     masker: Masker
     price: Price
+    limits: RunLimits
+    """The limits of the settings, for runs outside a batch."""
     telemetry: Telemetry = NO_TELEMETRY
 
 
@@ -238,6 +241,7 @@ class NodeRunner:
         bases: Mapping[NodeRunId, FileCommitId | None],
         watch: Watch | None = None,
         sharing: Sharing | None = None,
+        limits: RunLimits | None = None,
         calls_begun: int = 0,
         lost: Sequence[AnchoredCall] = (),
     ) -> None:
@@ -253,6 +257,7 @@ class NodeRunner:
         self._answers = ToolAnswers(
             workflow=definition.name, answers=definition.tools, codec=equipment.codec, sharing=sharing
         )
+        self._limits = limits or equipment.limits
         self._lost: dict[tuple[str, int], dict[str, AnchoredCall]] = {}
         for call in lost:
             self._lost.setdefault(call.place, {})[call.identity] = call
@@ -410,7 +415,7 @@ class NodeRunner:
         )
         if run.attempt > 1:
             journal.load([flight.unrecorded for flight in flights if flight.unrecorded is not None])
-        calls = NodeCalls(journal, self._equipment.telemetry, self._answers)
+        calls = NodeCalls(journal, self._equipment.telemetry, self._answers, self._limits)
         context = Context(
             calls,
             find_tool=self._equipment.find_tool,

@@ -25,6 +25,18 @@ from wtb.domain.values import evolve
 _POLL_S = 0.02
 
 
+@dataclass(frozen=True, slots=True)
+class PreparedCall:
+    """A call to make, and the function that makes it."""
+
+    call: ToolCall
+    function: Callable[[], Any]
+    is_answered: bool = False
+    """Whether something else answers it, so that the tool itself is not called."""
+    let_go: Callable[[], None] = lambda: None
+    """Gives up what was claimed for the call, if it is not made after all."""
+
+
 class ExternalRefused(WTBError):
     """A node wanted to call an external tool in a batch that refuses such calls."""
 
@@ -66,20 +78,20 @@ class ToolAnswers:
             )
         self._check_allowed(tool)
 
-    def prepared(self, run: NodeRun, call: ToolCall, function: Callable[[], Any]) -> tuple[ToolCall, Callable[[], Any]]:
+    def prepared(self, run: NodeRun, call: ToolCall, function: Callable[[], Any]) -> PreparedCall:
         """Return a call to make and the function that makes it; wait if another job is making an equal one."""
         if call.kind is not CallKind.TOOL:
-            return call, function
+            return PreparedCall(call, function)
         answer = self.answers.get(call.tool)
         if isinstance(answer, MockedTool):
-            return call, function
+            return PreparedCall(call, function, is_answered=True)
         if isinstance(answer, RunAnswers):
-            return call, lambda: self._of_run(run, call, answer)
+            return PreparedCall(call, lambda: self._of_run(run, call, answer), is_answered=True)
         if isinstance(answer, Recording) and self.sharing is not None:
             return self._recorded(run, call, function, self.sharing)
         if call.effects is Effects.EXTERNAL:
             self._check_allowed(call.tool)
-        return call, function
+        return PreparedCall(call, function)
 
     def _check_allowed(self, tool: str) -> None:
         if self.sharing is not None and self.sharing.external is External.REFUSE:
@@ -100,9 +112,7 @@ class ToolAnswers:
 
     # Calls that are recorded once per case
 
-    def _recorded(
-        self, run: NodeRun, call: ToolCall, function: Callable[[], Any], sharing: Sharing
-    ) -> tuple[ToolCall, Callable[[], Any]]:
+    def _recorded(self, run: NodeRun, call: ToolCall, function: Callable[[], Any], sharing: Sharing) -> PreparedCall:
         key = self._key(run, call, sharing)
         left_by, found = sharing.cache.find_left(key), self._claim(key, run, call, sharing)
         while isinstance(found, Busy):
@@ -110,19 +120,20 @@ class ToolAnswers:
             left_by, found = sharing.cache.find_left(key), self._claim(key, run, call, sharing)
         if isinstance(found, SharedResult):
             answer = found.returned["answer"]
-            return evolve(call, effects=Effects.NONE), lambda: answer
+            return PreparedCall(evolve(call, effects=Effects.NONE), lambda: answer, is_answered=True)
         sharing.claimed.add(key)
         known = self._confirmed(call, left_by)
         if known is not None:
             self.keep(key, call, known.result, sharing, by=_by(known))
-            return evolve(call, effects=Effects.NONE), lambda: known.result
+            return PreparedCall(evolve(call, effects=Effects.NONE), lambda: known.result, is_answered=True)
         try:
             if call.effects is Effects.EXTERNAL:
                 self._check_allowed(call.tool)
         except ExternalRefused:
             self._release(key, sharing)
             raise
-        return call, _Kept(self, key, call, sharing, function).made
+        kept = _Kept(self, key, call, sharing, function)
+        return PreparedCall(call, kept.made, let_go=lambda: self._release(key, sharing))
 
     def _confirmed(self, call: ToolCall, left_by: str | None) -> ToolCall | None:
         """Return the equal call of a process that was killed during it, if the tool confirms that it happened."""

@@ -52,6 +52,7 @@ from wtb.domain.batch import Batch, JobStatus
 from wtb.domain.cases import Case
 from wtb.domain.errors import InvalidInput
 from wtb.domain.job_limits import Resources
+from wtb.domain.limits import ADAPTIVE, Limit, read_limits
 from wtb.domain.spending import Budget
 from wtb.domain.tool_answers import External
 from wtb.domain.variants import label, parse_label
@@ -140,6 +141,13 @@ def batch() -> None:
 @click.option(
     "--budget-s", type=click.FloatRange(0), metavar="S", help="Start no more jobs once the batch has run for S seconds."
 )
+@click.option(
+    "--limit",
+    "limits",
+    multiple=True,
+    metavar="NAME=N",
+    help="Make at most N calls at a time that name this limit; openai=adaptive finds the number itself. Repeatable.",
+)
 @fresh_nodes
 @external_rule
 @click.option("--no-share", is_flag=True, help="Run every node of every job; share and reuse no results.")
@@ -170,6 +178,7 @@ def run(
     budget_usd: float | None,
     budget_tokens: int | None,
     budget_s: float | None,
+    limits: tuple[str, ...],
     fresh: tuple[str, ...],
     external: str | None,
     no_share: bool,
@@ -209,12 +218,28 @@ def run(
         changes["fresh"] = _fresh(fresh)
     with Bench(url) as bench:
         test = _loaded(bench, file)
-        limits = {"usd": budget_usd, "tokens": budget_tokens, "s": budget_s}
-        more = {name: limit for name, limit in limits.items() if limit is not None}
+        most = {"usd": budget_usd, "tokens": budget_tokens, "s": budget_s}
+        more = {name: limit for name, limit in most.items() if limit is not None}
+        if limits:
+            changes["limits"] = _limits(test, limits)
         budget = Budget.of({**Budget.of(test.budget).limits(), **more})
         if memory_gb is not None:
             changes["resources"] = replace(Resources.of(test.resources), memory_gb=memory_gb)
         _run(bench, replace(test, budget=budget, **changes), only, remeasure=remeasure, as_json=as_json)
+
+
+def _limits(test: BatchTest, given: Sequence[str]) -> dict[str, Limit]:
+    """Return the limits of a batch test with those of the command; a limit keeps its breaker and its function."""
+    known = read_limits(test.limits)
+    for each in given:
+        name, _, value = each.partition("=")
+        if not name or (value != ADAPTIVE and not (value.isdecimal() and int(value))):
+            raise InvalidInput(f"--limit {each!r} says no number; write NAME=N, as openai=20, or NAME=adaptive")
+        wanted = Limit.of(int(value) if value.isdecimal() else value, name)
+        before = known.get(name, wanted)
+        most = before.most if wanted.adaptive else wanted.most
+        known[name] = replace(before, most=most, adaptive=wanted.adaptive, least=min(before.least, most))
+    return read_limits(known)
 
 
 def _loaded(bench: Bench, file: str) -> BatchTest:

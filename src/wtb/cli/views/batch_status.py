@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wtb.application.queries.batch_data import BatchStatusView
+from wtb.application.queries.limits import LimitView
 from wtb.batch_results import BatchResult, JobResult
 from wtb.cli.output import counted, echo, print_table
 from wtb.cli.views.batch_tables import spending
@@ -21,11 +22,23 @@ def print_status(found: BatchStatusView) -> None:
     if found.lost_workers:
         dead = f"; {counted(found.dead, 'job')} given up, see --dead of `wtb batch show`" if found.dead else ""
         echo(f"{counted(found.lost_workers, 'worker')} lost on the way{dead}.")
+    for limit in found.limits:
+        echo(_limit_line(limit))
     if found.running:
         echo()
         print_table([_row(each.to_data()) for each in found.running])
     elif found.left and found.batch.status == "running":
         echo("No job runs at this moment. If no process works on the batch, run the same command again to continue.")
+
+
+def _limit_line(limit: LimitView) -> str:
+    kind = f"adaptive, now {limit.width}" if limit.limit.adaptive else f"{limit.width}"
+    line = f"Limit {limit.name} ({kind}): {counted(limit.held, 'call')} running, {limit.waiting:,} waiting."
+    if limit.breaker == "open" and limit.until is not None:
+        line += f" Its circuit breaker is open; a call is tried from {limit.until:%H:%M:%S} UTC."
+    elif limit.breaker == "trial":
+        line += " Its circuit breaker is open; a call is being tried."
+    return line
 
 
 def _row(job: dict[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from wtb.domain.ports.batches import (
 )
 from wtb.domain.ports.events import EventBus, EventLog, Subscription
 from wtb.domain.ports.files import FileCommitRepository, Folders, FolderStore, ObjectStore, ScannedFolder, StoredObject
+from wtb.domain.ports.limits import LimitRepository
 from wtb.domain.ports.runs import (
     BranchRepository,
     CallAnchor,
@@ -52,6 +53,7 @@ __all__ = [
     "Ids",
     "Inspected",
     "Inspection",
+    "LimitRepository",
     "Measure",
     "NodeCacheRepository",
     "NodeRunRepository",

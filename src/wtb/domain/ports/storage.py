@@ -17,6 +17,7 @@ from wtb.domain.ports.batches import (
 )
 from wtb.domain.ports.events import EventLog
 from wtb.domain.ports.files import FileCommitRepository
+from wtb.domain.ports.limits import LimitRepository
 from wtb.domain.ports.runs import (
     BranchRepository,
     CheckpointStore,
@@ -152,6 +153,11 @@ class UnitOfWork(Protocol):
     @property
     def observations(self) -> ObservationRepository:
         """Observations of what runs read."""
+        ...
+
+    @property
+    def limits(self) -> LimitRepository:
+        """Limits of concurrent calls, and the slots that processes hold."""
         ...
 
     @property

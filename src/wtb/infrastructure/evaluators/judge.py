@@ -17,7 +17,6 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from wtb.domain.errors import InvalidInput, WTBError
 from wtb.domain.evaluation import Direction, EvaluationContext
-from wtb.domain.model_endpoint import ModelEndpoint
 from wtb.infrastructure.evaluators.messages import text_of
 from wtb.infrastructure.evaluators.paths import value_at
 
@@ -62,7 +61,8 @@ class Judge:
     - `tries`: how many times it asks before it gives up. `timeout_s`: how long it waits for each answer. `wait_s`: how
       long it waits before the second try, and twice as long before each further one.
 
-    The settings `judge_url` and `judge_key` say where it asks. It gives no score if the service fails, the answer is
+    The settings `judge_url` and `judge_key` say where it asks. Each question holds a slot of the limit with the name of
+    the judge, if there is one: `limits={"judge": 5}`. It gives no score if the service fails, the answer is
     not in the wanted form, or the score is not on the scale.
     """
 
@@ -126,7 +126,7 @@ class Judge:
         question, wait_s = self.asked(context), self.wait_s
         for attempt in range(1, self.tries + 1):
             try:
-                return self._score(self._answer(endpoint, endpoint.url, question), context)
+                return self._score(self._answer(context, endpoint.url, question), context)
             except _TryAgain as error:
                 if attempt == self.tries:
                     times = "once" if attempt == 1 else f"{attempt} times"
@@ -135,8 +135,9 @@ class Judge:
                 wait_s *= 2
         raise AssertionError("unreachable: the last try returns or raises")
 
-    def _answer(self, endpoint: ModelEndpoint, url: str, question: str) -> Any:
+    def _answer(self, context: EvaluationContext, url: str, question: str) -> Any:
         """Return the answer of the service as data."""
+        endpoint = context.endpoint
         headers = {"Content-Type": "application/json"}
         if endpoint.key is not None:
             headers["Authorization"] = f"Bearer {endpoint.key.reveal()}"
@@ -145,7 +146,7 @@ class Judge:
             raise InvalidInput(f"judge_url must begin with http:// or https://, not {url!r}")
         request = Request(address, json.dumps(self._request(question)).encode(), headers)
         try:
-            with _opener.open(request, timeout=self.timeout_s) as reply:
+            with context.limit(self.name), _opener.open(request, timeout=self.timeout_s) as reply:
                 return json.loads(_whole(reply, time.monotonic() + self.timeout_s))
         except HTTPError as error:
             with error:

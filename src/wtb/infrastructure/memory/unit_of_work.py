@@ -12,6 +12,7 @@ from wtb.infrastructure.memory.batches import MemoryBatchRepository, MemoryNodeC
 from wtb.infrastructure.memory.checkpoint_rows import MemoryCheckpointRows
 from wtb.infrastructure.memory.evaluations import MemoryEvaluationRepository
 from wtb.infrastructure.memory.file_commits import MemoryFileCommitRows
+from wtb.infrastructure.memory.limits import MemoryLimitRepository
 from wtb.infrastructure.memory.observations import MemoryObservationRepository
 from wtb.infrastructure.memory.pages import MemoryPages
 from wtb.infrastructure.memory.pending_writes import MemoryPendingWriteRepository
@@ -51,6 +52,8 @@ class MemoryStorage(StorageParts):
             baselines=Table(),
             node_cache=Table(),
             observations=Table(lambda row: row[0]),
+            limits=Table(lambda state: state.scope),
+            limit_slots=Table(lambda slot: (slot.scope, slot.name)),
             pending_writes=Table(
                 lambda stored: stored[0].execution_id,
                 lambda stored: (stored[0].execution_id, stored[0].checkpoint_id),
@@ -82,6 +85,7 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
     baselines: MemoryBaselineRepository
     cache: MemoryNodeCacheRepository
     observations: MemoryObservationRepository
+    limits: MemoryLimitRepository
     pending_writes: MemoryPendingWriteRepository
     events: MemoryEventLog
     checkpoints: DeltaCheckpointStore
@@ -115,6 +119,7 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
         self.baselines = MemoryBaselineRepository(transaction)
         self.cache = MemoryNodeCacheRepository(transaction, self._storage.codec)
         self.observations = MemoryObservationRepository(transaction)
+        self.limits = MemoryLimitRepository(transaction)
         self.events = MemoryEventLog(transaction, self._storage.codec)
         self.pending_writes = MemoryPendingWriteRepository(transaction, self._storage.codec)
         rows = MemoryCheckpointRows(transaction)

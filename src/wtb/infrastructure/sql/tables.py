@@ -365,3 +365,32 @@ pending_writes = Table(
     Column("created_at_us", BigInteger, nullable=False),
     Column("seal", LargeBinary),
 )
+
+limits = Table(
+    "wtb_limits",
+    metadata,
+    Column("scope", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("width", BigInteger, nullable=False),
+    Column("successes", BigInteger, nullable=False),
+    Column("failures", BigInteger, nullable=False),
+    Column("breaker", Text, nullable=False),
+    Column("until_us", BigInteger),
+    Column("narrowed_at_us", BigInteger),
+    Column("told_width", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+limit_slots = Table(
+    "wtb_limit_slots",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("scope", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("owner", Text, nullable=False),
+    Column("since_us", BigInteger, nullable=False),
+    Column("expires_at_us", BigInteger, nullable=False),
+    Column("waiting", BigInteger, nullable=False),
+    Index("wtb_limit_slots_limit", "scope", "name"),
+    sqlite_with_rowid=False,
+)

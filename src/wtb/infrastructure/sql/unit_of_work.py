@@ -15,6 +15,7 @@ from wtb.infrastructure.sql.database import Database, Transaction
 from wtb.infrastructure.sql.evaluations import SqlEvaluationRepository
 from wtb.infrastructure.sql.event_log import SqlEventLog, StreamEnds
 from wtb.infrastructure.sql.file_commits import SqlFileCommitRows
+from wtb.infrastructure.sql.limits import SqlLimitRepository
 from wtb.infrastructure.sql.node_runs import SqlNodeRunRepository
 from wtb.infrastructure.sql.observations import SqlObservationRepository
 from wtb.infrastructure.sql.pages import SqlPages
@@ -94,6 +95,10 @@ class SqlUnitOfWork(TransactionalUnitOfWork):
     @lazy
     def observations(self) -> SqlObservationRepository:
         return SqlObservationRepository(self._sql)
+
+    @lazy
+    def limits(self) -> SqlLimitRepository:
+        return SqlLimitRepository(self._sql)
 
     @lazy
     def events(self) -> SqlEventLog:
