@@ -13,6 +13,7 @@ A worker whose job takes too long or too much memory is ended. That job fails, a
 
 from __future__ import annotations
 
+import logging
 import queue
 import sys
 import threading
@@ -44,6 +45,8 @@ from wtb.infrastructure.runners.ray_cluster import RayCluster, needs_of
 from wtb.infrastructure.runners.ray_messages import BeginWork
 from wtb.infrastructure.runners.ray_slot import RaySlot, SentJob, SlotState, new_actor
 from wtb.infrastructure.runners.shared_store import machine_here
+
+_log = logging.getLogger(__name__)
 
 _PLACED_WITHIN_S = 60.0
 """How long Ray may take to find a machine for the first worker."""
@@ -263,22 +266,35 @@ class RayRunner:
 
     def _began(self, slot: RaySlot, future: Future[Any]) -> None:
         error = future.exception()
-        if isinstance(error, self._errors.RayActorError) and slot.failed_starts < _MOST_FAILED_STARTS:
+        if error is None and "refused" in future.result():
+            error = error_from(future.result()["refused"])
+        if isinstance(error, InvalidInput):  # other code or another store: each worker would refuse
+            self._move(slot, SlotState.ENDED)
+            self._broke(error)
+        elif isinstance(error, self._errors.RayActorError) and slot.failed_starts < _MOST_FAILED_STARTS:
             slot.failed_starts += 1
             self._ask_later(slot)  # Ray starts the process again
         elif error is not None:
-            self._move(slot, SlotState.ENDED)
-            self._broke(WorkerFailed(f"a worker on Ray ended before it was ready: {error}"))
-        elif "refused" in future.result():
-            self._move(slot, SlotState.ENDED)
-            self._broke(error_from(future.result()["refused"]))
+            self._start_failed(slot, error)
         else:
+            slot.failed_starts = 0
             slot.name = future.result()["ready"]
             self._move(slot, SlotState.READY)
             limit = self._limits.resources.memory_bytes
             if limit is not None:
                 slot.watch(limit, self._later(partial(self._watched, slot, slot.token)))
             self._report(WorkerReady(slot.name, slot.actor_id))
+
+    def _start_failed(self, slot: RaySlot, error: BaseException) -> None:
+        """Start another worker in the place of one whose machine has a fault; give up if no worker is left."""
+        if slot.failed_starts < _MOST_FAILED_STARTS:
+            slot.failed_starts += 1
+            self._start_again(slot)
+            return
+        self._move(slot, SlotState.ENDED)
+        _log.warning("a worker on Ray could not begin, and is not started again: %s", error)
+        if all(each.state is SlotState.ENDED for each in self._slots):
+            self._broke(WorkerFailed(f"a worker on Ray ended before it was ready: {error}"))
 
     def _watched(self, slot: RaySlot, token: str, future: Future[Any]) -> None:
         """Handle the answer of a worker that uses too much memory."""
@@ -319,7 +335,8 @@ class RayRunner:
             is_over = not slot.unanswered and self._owners.is_gone(slot.name) is not False
             if slot.state is SlotState.LOST and (is_over or slot.has_been(SlotState.LOST, _ANSWERS_WITHIN_S)):
                 self._replace(slot)
-        unplaced = [not slot.is_placed and slot.has_been(SlotState.STARTING, _PLACED_WITHIN_S) for slot in self._slots]
+        left = [slot for slot in self._slots if slot.state is not SlotState.ENDED]
+        unplaced = [not slot.is_placed and slot.has_been(SlotState.STARTING, _PLACED_WITHIN_S) for slot in left]
         if unplaced and all(unplaced) and self._error is None:
             assert self._cluster is not None
             lacking = self._cluster.what_is_lacking(self._limits.resources)
