@@ -74,10 +74,11 @@ format: .venv/.dev  ## Format the code and fix what ruff can fix
 	.venv/bin/ruff format
 
 .PHONY: bench
-bench: .venv/.bench  ## Run the benchmarks: store, files, engine, awaited runs, long values, time travel, reading, batches, scale, capacity, LangGraph; tables, and JSON
+bench: .venv/.bench  ## Run the benchmarks: store, files, objects, engine, awaited runs, long values, time travel, reading, batches, scale, capacity, LangGraph; tables, and JSON
 	@scripts/services
 	$(PY) -m benchmarks.store
 	$(PY) -m benchmarks.files
+	$(PY) -m benchmarks.objects
 	$(PY) -m benchmarks.engine
 	$(PY) -m benchmarks.awaiting
 	$(PY) -m benchmarks.long_values
