@@ -259,7 +259,7 @@ SECTIONS = (
             "add": "",
         },
         classes=(_WORKFLOW,),
-        calls=("RetryPolicy",),
+        calls=("RetryPolicy", "EnvironmentConfig"),
     ),
     Section(
         title="What a state holds",
@@ -528,6 +528,8 @@ SECTIONS = (
                 "CheckpointNotFound",
                 "Conflict",
                 "AlreadyExists",
+                "EnvironmentFailed",
+                "OutOfMemory",
                 "StorageError",
                 "DamagedData",
             ),

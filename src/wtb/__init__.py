@@ -4,14 +4,17 @@ from wtb.application.runs.context import Context
 from wtb.batch_results import BatchResult
 from wtb.batches import BatchTest
 from wtb.bench import Bench
+from wtb.domain.environment import EnvironmentConfig
 from wtb.domain.errors import (
     AlreadyExists,
     CheckpointNotFound,
     Conflict,
     DamagedData,
+    EnvironmentFailed,
     InvalidInput,
     InvalidWorkflow,
     NotFound,
+    OutOfMemory,
     StateNotSerialisable,
     StorageError,
     WTBError,
@@ -54,6 +57,8 @@ __all__ = [
     "Context",
     "Cost",
     "DamagedData",
+    "EnvironmentConfig",
+    "EnvironmentFailed",
     "EvaluationContext",
     "ExactMatch",
     "FitsSchema",
@@ -63,6 +68,7 @@ __all__ = [
     "Latency",
     "NotFound",
     "NumericMatch",
+    "OutOfMemory",
     "RegexMatch",
     "RetryPolicy",
     "Run",

@@ -27,6 +27,7 @@ from wtb.application.evaluation_engine import EvaluationEngine
 from wtb.application.judgements import Judgements
 from wtb.application.node_cache import NodeCache
 from wtb.application.queries.service import Queries
+from wtb.application.runs.environments import Environments
 from wtb.application.runs.execution_controller import ExecutionController
 from wtb.application.runs.function_caller import FunctionCaller
 from wtb.application.runs.head_editor import HeadEditor
@@ -68,6 +69,7 @@ from wtb.infrastructure.codecs.foreign import live
 from wtb.infrastructure.codecs.msgpack import MsgpackCodec
 from wtb.infrastructure.codecs.types import REGISTERED
 from wtb.infrastructure.conditions.cel import CelConditions
+from wtb.infrastructure.environments.named import make_environment
 from wtb.infrastructure.events.bus import QueueEventBus
 from wtb.infrastructure.files.blocks import BlockedObjects
 from wtb.infrastructure.files.folders import LocalFolders
@@ -229,6 +231,7 @@ def _parts(settings: Settings, clock: Clock, ids: Ids, telemetry: Telemetry) -> 
     anchor = _anchor(storage)
     user = settings.user or login_name()
     folders = LocalFolders(objects, home / "indexes", store)
+    observer = ProcessObserver(store=home, is_secret=masker.is_secret_key)
     return _Parts(
         settings=settings,
         user=user,
@@ -252,11 +255,26 @@ def _parts(settings: Settings, clock: Clock, ids: Ids, telemetry: Telemetry) -> 
         head_editor=HeadEditor(storage, clock, ids, user=user),
         reversals=Reversals(storage, clock, codec, TOOLS.get, masker, anchor=anchor, user=user),
         heartbeat=Heartbeat(storage),
-        caller=FunctionCaller(sleep=time.sleep),
+        caller=FunctionCaller(
+            sleep=time.sleep,
+            environments=Environments(
+                storage,
+                clock,
+                codec,
+                observer,
+                make=lambda config: make_environment(config, home),
+                imports=_modules_of_states,
+            ),
+        ),
         garbage=SweptGarbage(storage, objects, codec=codec, clock=clock, telemetry=telemetry),
-        observer=ProcessObserver(store=home, is_secret=masker.is_secret_key),
+        observer=observer,
         telemetry=telemetry,
     )
+
+
+def _modules_of_states() -> set[str]:
+    """Return the modules that register classes of states; another process has to import them to read a state."""
+    return {kind.__module__ for kind in REGISTERED.types()}
 
 
 def _controller(parts: _Parts) -> ExecutionController:

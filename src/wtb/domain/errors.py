@@ -24,6 +24,8 @@ WTBError
 │   ├── LeaseLost
 │   └── MergeConflict           two members of a superstep changed the same path
 ├── WorkerFailed                a worker process could not start or go on
+├── EnvironmentFailed           the environment of a node could not start, or ended before the node
+│   └── OutOfMemory             a node took more memory than its environment allows
 └── StorageError                the database or the disk
     ├── StorageUnavailable      full, read-only, locked, unreachable
     ├── DamagedData             a hash does not match what was read
@@ -199,6 +201,14 @@ class MergeConflict(Conflict):
 
 class WorkerFailed(WTBError):
     """A worker process could not start or go on."""
+
+
+class EnvironmentFailed(WTBError):
+    """The environment of a node could not start, or it ended before the node did."""
+
+
+class OutOfMemory(EnvironmentFailed, MemoryError):
+    """A node took more memory than its environment allows."""
 
 
 class StorageError(WTBError):

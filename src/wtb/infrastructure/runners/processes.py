@@ -174,10 +174,10 @@ class WorkerProcess:
                 os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._channel.close()
-        return "did not end and was killed" if was_ended else _how(code or 0)
+        return "did not end and was killed" if was_ended else how_it_ended(code or 0)
 
 
-def _how(code: int) -> str:
+def how_it_ended(code: int) -> str:
     """Say how a process ended."""
     if code >= 0:
         return f"ended with exit code {code}"
