@@ -104,7 +104,7 @@ class Workflow:
         - `depends_on`: what its results depend on and a batch cannot see: files (`"prompts/*.txt"`), environment
           variables (`"env:MODEL"`), or any value.
         - `environment`: where the function runs: `"in_process"`, `"subprocess"`, or an `EnvironmentConfig` with
-          packages, variables and limits.
+          packages, variables, limits, or the address of a server.
         """
         self._check_function(f"node {name!r}", function)
         policy = _policy(name, retry)

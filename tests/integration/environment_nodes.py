@@ -178,13 +178,40 @@ def start_children(state: Any) -> Mapping[str, Any]:
         os.waitpid(child, 0)
     while len(list(folder.iterdir())) < state["count"]:
         time.sleep(0.01)
-    if state["hang"]:
+    if state["hang"] and not (state.get("hang_once") and len(list(folder.iterdir())) > state["count"]):
         time.sleep(600)
     return {}
 
 
-def read_file(state: Any) -> Mapping[str, Any]:
-    return {"read": Path(state["path"]).read_text()}
+def write_files(state: Any, ctx: Any) -> Mapping[str, Any]:
+    folder = ctx.workspace
+    (folder / "sub" / "deep").mkdir(parents=True)
+    (folder / "empty").mkdir()
+    (folder / "sub" / "deep" / "large.bin").write_bytes(bytes(range(256)) * 10_000)
+    (folder / "run.sh").write_text("#!/bin/sh\n")
+    (folder / "run.sh").chmod(0o755)
+    (folder / "gone.txt").write_text("to be removed")
+    (folder / "link").symlink_to("run.sh")
+    return {}
+
+
+def change_files(state: Any, ctx: Any) -> Mapping[str, Any]:
+    """Change files, let a tool of the run's process add one, and look at all of them."""
+    folder = ctx.workspace
+    (folder / "gone.txt").unlink()
+    (folder / "sub" / "copy.bin").write_bytes((folder / "sub" / "deep" / "large.bin").read_bytes())
+    (folder / "new.txt").write_text("new")
+    ctx.tool(add_file)
+    found = sorted(each for each in folder.rglob("*"))
+    seen = [(str(each.relative_to(folder)), each.lstat().st_mode) for each in found]
+    return {"seen": seen, "added": (folder / "added.txt").read_text()}
+
+
+@wtb.tool(name="environments-add-file", effects="none")
+def add_file() -> None:
+    """Copy what the node has written so far, in the process of the run."""
+    folder = wtb.workspace()
+    (folder / "added.txt").write_text((folder / "new.txt").read_text() + " and added")
 
 
 def imported(state: Any) -> Mapping[str, Any]:

@@ -15,6 +15,7 @@ _PLACE = frozenset({"python", "packages", "variables", "working_folder", "timeou
 HONOURED: Mapping[str, frozenset[str]] = {
     IN_PROCESS: frozenset({"timeout_s"}),
     "subprocess": _PLACE | {"memory_gb"},
+    "grpc": _PLACE | {"memory_gb", "address", "token", "certificate"},
 }
 """The options that each kind of environment honours. It refuses the others by name."""
 
@@ -29,7 +30,8 @@ _REASONS = {
 class EnvironmentConfig:
     """The environment of a node: where its function runs, with which packages and variables, and within which limits.
 
-    - `kind`: `in_process` (the default for nodes), `subprocess`, or the name of an environment that a package offers.
+    - `kind`: `in_process` (the default for nodes), `subprocess`, `grpc`, or the name of an environment that a package
+      offers.
     - `python`: the path of another Python interpreter, for example the one of a virtual environment.
     - `packages`: what to install for the node, as for pip: `["numpy==2.1.0"]`. They come before those of this process.
       The installation is kept and used again for the same list.
@@ -38,6 +40,9 @@ class EnvironmentConfig:
     - `working_folder`: the current folder of the node; without one, it is the same as here.
     - `memory_gb`: the most memory that each process of the node may take, besides what an empty interpreter takes.
     - `timeout_s`: the node is ended if it takes longer than this.
+    - `address`, `token`, `certificate`: for `grpc`, the address of a `wtb environment-server`, its token (by default
+      `WTB_ENVIRONMENT_TOKEN`), and the file with the certificate that it is trusted by; without one, the connection
+      is not encrypted.
     - `container_image`, `network_isolation`, `filesystem_isolation`: no environment of WTB honours them; they are
       refused by name.
     """
@@ -49,6 +54,9 @@ class EnvironmentConfig:
     working_folder: str | None = None
     memory_gb: float | None = None
     timeout_s: float | None = None
+    address: str | None = None
+    token: Secret | None = None
+    certificate: str | None = None
     container_image: str | None = None
     network_isolation: bool = False
     filesystem_isolation: bool = False
@@ -79,8 +87,8 @@ class EnvironmentConfig:
         yield from _variable_faults(self.variables)
         honoured = HONOURED.get(self.kind)
         for option in self._given() if honoured is not None else ():
-            if option not in (honoured or ()):
-                reason = _REASONS.get(option, "the node runs in this process")
+            if option != "kind" and option not in (honoured or ()):
+                reason = _REASONS.get(option) or _other_kind(option)
                 yield f"environment {self.kind!r} cannot honour {option}: {reason}. Leave {option} out"
 
     def _given(self) -> list[str]:
@@ -90,8 +98,9 @@ class EnvironmentConfig:
         return [name for name in names if getattr(self, name) != getattr(empty, name)]
 
     def to_data(self) -> dict[str, Any]:
-        """Return it as plain JSON. A secret is written as None: whoever runs the node has the variable."""
+        """Return it as plain JSON. A secret is left out: whoever runs the node has the variable or the token."""
         data: dict[str, Any] = {"kind": self.kind} | {name: getattr(self, name) for name in self._given()}
+        data.pop("token", None)
         if self.packages:
             data["packages"] = list(self.packages)
         if self.variables:
@@ -108,6 +117,10 @@ class EnvironmentConfig:
             known = ", ".join(each.name for each in fields(cls))
             raise InvalidInput(f"an environment has no option {', '.join(sorted(unknown))}; it has {known}")
         return cls(**data)
+
+
+def _other_kind(option: str) -> str:
+    return f"it is for {', '.join(kind for kind, options in HONOURED.items() if option in options)}"
 
 
 def _variable_faults(variables: Mapping[Any, Any]) -> Iterator[str]:

@@ -34,7 +34,7 @@ class NodeWork:
     imports: tuple[str, ...]
     """Modules that register classes of states."""
     root: str
-    """The folder to which the run's process names files."""
+    """The folder to which the run's process names files; empty if the other process has its own copy of the project."""
     state: bytes
     """The part of the state that the node may see, encoded."""
     reads: tuple[str, ...] | None

@@ -98,7 +98,7 @@ class NodeHost:
         """Return what was read since the last node; variables only if they are the same in the run's process."""
         seen = self._observer.seen(self._sent)
         self._sent += len(seen)
-        root = Path(work.root)
+        root = Path(work.root) if work.root else None
         return observations_to_data([_renamed(each, root) for each in seen if _is_the_same_there(each)])
 
 
@@ -107,9 +107,9 @@ def _is_the_same_there(observation: Observation) -> bool:
     return source.kind is not SourceKind.VARIABLE or source.name in _PASSED
 
 
-def _renamed(observation: Observation, root: Path) -> Observation:
+def _renamed(observation: Observation, root: Path | None) -> Observation:
     """Name files relative to the project of the run's process, which may work in another folder."""
-    if root == project_root():
+    if root is None or root == project_root():
         return observation
     source, (file, _, function) = observation.source, observation.reader.rpartition(":")
     is_file = source.kind in (SourceKind.FILE, SourceKind.FOLDER, SourceKind.MODULE)

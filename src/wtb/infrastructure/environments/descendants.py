@@ -24,6 +24,20 @@ def adopt_orphans() -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
+def is_alone(*known: int) -> bool:
+    """Whether there is no process below this one but the known ones. This is quicker than a search of all processes."""
+    try:
+        found = [child for pid in (os.getpid(), *known) for child in _children(pid)]
+    except OSError:  # the kernel does not list children, or a process has just ended
+        return False
+    return set(found) <= set(known)
+
+
+def _children(pid: int) -> Iterator[int]:
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        yield from map(int, (thread / "children").read_text().split())
+
+
 def list_descendants(root: int) -> list[int]:
     """Return the processes below a process."""
     children: dict[int, list[int]] = defaultdict(list)
@@ -62,7 +76,8 @@ def end_descendants(keep: Collection[int] = ()) -> int:
         stopped.update(new)
     for pid in stopped:
         _signal(pid, signal.SIGKILL)
-    _wait_for(stopped)
+    if stopped:
+        _wait_for(stopped)
     return len(stopped)
 
 

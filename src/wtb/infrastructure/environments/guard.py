@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from wtb.infrastructure.environments.descendants import adopt_orphans, end_descendants
+from wtb.infrastructure.environments.descendants import adopt_orphans, end_descendants, is_alone
 from wtb.infrastructure.runners.processes import how_it_ended
 
 _LOOK_S = 1.0
@@ -68,7 +68,8 @@ class ProcessGuard:
             self._start(sockets[0], message["start"])
             self._send({"started": self._child})
         elif "clean" in message:
-            self._send({"cleaned": end_descendants(() if self._child is None else (self._child,))})
+            known = () if self._child is None else (self._child,)
+            self._send({"cleaned": 0 if is_alone(*known) else end_descendants(known)})
         else:
             end_descendants()
             self._reap()

@@ -1,19 +1,24 @@
-"""Find an environment by name: `subprocess`, or one that a package offers."""
+"""Find an environment by name: `subprocess`, `grpc`, or one that a package offers."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
 
 from wtb.domain.environment import IN_PROCESS, EnvironmentConfig
 from wtb.domain.errors import InvalidInput
 from wtb.domain.ports import Environment
+from wtb.infrastructure.environments.grpc import GrpcEnvironment
 from wtb.infrastructure.environments.subprocess import SubprocessEnvironment
 
 ENTRY_POINTS = "wtb.environments"
 """The entry point group in which packages offer environments: functions of a config and the bench's folder."""
 
-_OWN = {"subprocess": SubprocessEnvironment}
+_OWN: dict[str, Callable[[EnvironmentConfig, Path], Environment]] = {
+    "subprocess": SubprocessEnvironment,
+    "grpc": GrpcEnvironment,
+}
 
 
 def make_environment(config: EnvironmentConfig, home: Path) -> Environment:
