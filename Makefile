@@ -133,9 +133,9 @@ clean:  ## Remove .venv, build and caches; never a .wtb folder
 .PHONY: requirements
 requirements: .venv/.dev  ## Compile requirements/*.txt anew, with the newest versions that fit
 	$(UV_COMPILE) --upgrade pyproject.toml requirements/build.in -o requirements/runtime.txt
-	$(UV_COMPILE) --upgrade pyproject.toml requirements/build.in requirements/dev.in --extra postgres --extra ray --extra s3 \
+	$(UV_COMPILE) --upgrade pyproject.toml requirements/build.in requirements/dev.in --extra postgres --extra ray --extra s3 --extra grpc \
 	    -c requirements/runtime.txt -o requirements/dev.txt
-	$(UV_COMPILE) --upgrade pyproject.toml requirements/build.in requirements/dev.in requirements/bench.in --extra postgres --extra ray --extra s3 \
+	$(UV_COMPILE) --upgrade pyproject.toml requirements/build.in requirements/dev.in requirements/bench.in --extra postgres --extra ray --extra s3 --extra grpc \
 	    -c requirements/dev.txt -o requirements/bench.txt
 
 # The stamps: made again only when the pins or the project's metadata changed. The project goes in as it lies here

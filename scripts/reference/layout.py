@@ -261,7 +261,7 @@ SECTIONS = (
             "add": "",
         },
         classes=(_WORKFLOW,),
-        calls=("RetryPolicy",),
+        calls=("RetryPolicy", "EnvironmentConfig"),
     ),
     Section(
         title="What a state holds",
@@ -532,6 +532,8 @@ SECTIONS = (
                 "CircuitOpen",
                 "Conflict",
                 "AlreadyExists",
+                "EnvironmentFailed",
+                "OutOfMemory",
                 "StorageError",
                 "DamagedData",
             ),

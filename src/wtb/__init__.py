@@ -4,15 +4,18 @@ from wtb.application.runs.context import Context
 from wtb.batch_results import BatchResult
 from wtb.batches import BatchTest
 from wtb.bench import Bench
+from wtb.domain.environment import EnvironmentConfig
 from wtb.domain.errors import (
     AlreadyExists,
     CheckpointNotFound,
     CircuitOpen,
     Conflict,
     DamagedData,
+    EnvironmentFailed,
     InvalidInput,
     InvalidWorkflow,
     NotFound,
+    OutOfMemory,
     StateNotSerialisable,
     StorageError,
     WTBError,
@@ -58,6 +61,8 @@ __all__ = [
     "Context",
     "Cost",
     "DamagedData",
+    "EnvironmentConfig",
+    "EnvironmentFailed",
     "EvaluationContext",
     "ExactMatch",
     "FitsSchema",
@@ -68,6 +73,7 @@ __all__ = [
     "Limit",
     "NotFound",
     "NumericMatch",
+    "OutOfMemory",
     "RegexMatch",
     "Resources",
     "RetryPolicy",

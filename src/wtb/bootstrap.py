@@ -28,6 +28,7 @@ from wtb.application.judgements import Judgements
 from wtb.application.limits import Limits
 from wtb.application.node_cache import NodeCache
 from wtb.application.queries.service import Queries
+from wtb.application.runs.environments import Environments
 from wtb.application.runs.execution_controller import ExecutionController
 from wtb.application.runs.function_caller import FunctionCaller
 from wtb.application.runs.head_editor import HeadEditor
@@ -71,6 +72,7 @@ from wtb.infrastructure.codecs.foreign import live
 from wtb.infrastructure.codecs.msgpack import MsgpackCodec
 from wtb.infrastructure.codecs.types import REGISTERED
 from wtb.infrastructure.conditions.cel import CelConditions
+from wtb.infrastructure.environments.named import make_environment
 from wtb.infrastructure.events.bus import QueueEventBus
 from wtb.infrastructure.files.blocks import SMALL_OBJECTS, BlockedObjects
 from wtb.infrastructure.files.folders import LocalFolders
@@ -240,6 +242,7 @@ def _parts(settings: Settings, clock: Clock, ids: Ids, telemetry: Telemetry) -> 
     folders = LocalFolders(objects, home / "indexes", store)
     owners = ProcessOwners()
     limits = Limits(storage, clock, ids, owners, masker)
+    observer = ProcessObserver(store=home, is_secret=masker.is_secret_key)
     return _Parts(
         settings=settings,
         user=user,
@@ -263,13 +266,28 @@ def _parts(settings: Settings, clock: Clock, ids: Ids, telemetry: Telemetry) -> 
         head_editor=HeadEditor(storage, clock, ids, user=user),
         reversals=Reversals(storage, clock, codec, TOOLS.get, masker, anchor=anchor, user=user),
         heartbeat=Heartbeat(storage),
-        caller=FunctionCaller(sleep=time.sleep),
+        caller=FunctionCaller(
+            sleep=time.sleep,
+            environments=Environments(
+                storage,
+                clock,
+                codec,
+                observer,
+                make=lambda config: make_environment(config, home),
+                imports=_modules_of_states,
+            ),
+        ),
         garbage=SweptGarbage(storage, objects, codec=codec, clock=clock, sizes=SMALL_OBJECTS, telemetry=telemetry),
-        observer=ProcessObserver(store=home, is_secret=masker.is_secret_key),
+        observer=observer,
         telemetry=telemetry,
         limits=limits,
         run_limits=RunLimits.of_settings(limits, read_limits(settings.limits)),
     )
+
+
+def _modules_of_states() -> set[str]:
+    """Return the modules that register classes of states; another process has to import them to read a state."""
+    return {kind.__module__ for kind in REGISTERED.types()}
 
 
 def _controller(parts: _Parts) -> ExecutionController:

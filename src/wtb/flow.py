@@ -14,6 +14,7 @@ from typing import Any, TypeVar, overload
 from wtb.application.runs.mocks import mock, tool_answers
 from wtb.application.runs.tool_nodes import tool_node
 from wtb.application.tool_registry import TOOLS
+from wtb.domain.environment import EnvironmentConfig, environment_of
 from wtb.domain.errors import InvalidInput
 from wtb.domain.state import Reducer
 from wtb.domain.tool_answers import ToolAnswer
@@ -67,6 +68,7 @@ class Workflow:
         timeout_s: float | None = None,
         config: Mapping[str, Any] | None = None,
         depends_on: Sequence[Any] = (),
+        environment: str | EnvironmentConfig | None = None,
     ) -> Callable[[F], F]: ...
     def node(self, name: str | NodeFunction | None = None, **how: Any) -> Any:
         """Make the decorated function a node, with its own name or the one you give; options as for `add_node`."""
@@ -89,6 +91,7 @@ class Workflow:
         timeout_s: float | None = None,
         config: Mapping[str, Any] | None = None,
         depends_on: Sequence[Any] = (),
+        environment: str | EnvironmentConfig | None = None,
     ) -> Workflow:
         """Add a node: a function of `(state)` or `(state, ctx)`, sync or async, that returns the keys it changes.
 
@@ -100,6 +103,8 @@ class Workflow:
         - `config`: values that the node finds in `ctx.config`.
         - `depends_on`: what its results depend on and a batch cannot see: files (`"prompts/*.txt"`), environment
           variables (`"env:MODEL"`), or any value.
+        - `environment`: where the function runs: `"in_process"`, `"subprocess"`, or an `EnvironmentConfig` with
+          packages, variables, limits, or the address of a server.
         """
         self._check_function(f"node {name!r}", function)
         policy = _policy(name, retry)
@@ -114,6 +119,7 @@ class Workflow:
                 timeout_s=timeout_s,
                 config=dict(config or {}),
                 depends_on=_declared(f"node {name!r}", depends_on),
+                environment=environment_of(environment),
             )
         )
         return self
@@ -310,7 +316,9 @@ class Workflow:
             raise InvalidInput(f"there is no node {', '.join(unknown)} to mock; there are {', '.join(names)}")
         given = dict(results) if rest is None else {**dict.fromkeys(names, rest), **results}
         nodes = (
-            replace(node, function=mock(node.name, given[node.name]), reference=None) if node.name in given else node
+            replace(node, function=mock(node.name, given[node.name]), reference=None, environment=None)
+            if node.name in given
+            else node
             for node in definition.nodes
         )
         flow = copy.copy(self)

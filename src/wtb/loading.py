@@ -17,7 +17,7 @@ from typing import Any
 
 from wtb.application.dependencies.own_code import is_own_module
 from wtb.domain.errors import InvalidInput
-from wtb.flow import Workflow
+from wtb.flow import Workflow, resolve_function
 from wtb.infrastructure.json_text import read_json
 
 _SITE = "/site-packages/"
@@ -62,6 +62,12 @@ def load_workflow(reference: str) -> Workflow:
     flow = as_workflow(found)
     flow.source = f"{place}:{name}"
     return flow
+
+
+def load_function(reference: str) -> Callable[..., Any]:
+    """Load the function that `module:function` refers to."""
+    with _loading():
+        return resolve_function(reference)
 
 
 def _load_json(path: Path) -> Workflow:

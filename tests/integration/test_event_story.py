@@ -14,6 +14,7 @@ import pytest
 from langgraph.graph import StateGraph
 
 import wtb
+from tests.integration import environment_nodes
 from tests.integration.support_desk import Desk, support
 from wtb.application.runs.leases import LEASE
 from wtb.application.time_travel.rollback_executor import RollbackFailed
@@ -220,6 +221,14 @@ def limits(bench: Bench) -> None:
     bench.batch(flow, cases=cases, evaluators=[wtb.Steps()], workers=1, limits={"service": limit})
 
 
+def environments(bench: Bench) -> None:
+    """A node has its own environment, which ends with the bench."""
+    flow = Workflow("environments")
+    flow.add_node("work", environment_nodes.add, start=True, environment="subprocess")
+    assert bench.run(flow, {"a": 1, "b": 2}).status == "completed"
+    bench.services.controller.close()
+
+
 def full_disk(folder: Path) -> set[EventType]:
     """A checkpoint cannot be written, and the next one makes up for it; memory never fails like that."""
     locks: list[sqlite3.Connection] = []
@@ -256,6 +265,7 @@ CHAPTERS: list[Callable[[Bench], None]] = [
     batches,
     workers,
     limits,
+    environments,
 ]
 
 

@@ -13,6 +13,7 @@ from wtb.cli.commands.batch import batch
 from wtb.cli.commands.db import db
 from wtb.cli.commands.diff import diff
 from wtb.cli.commands.effects import effects
+from wtb.cli.commands.environment_server import environment_server
 from wtb.cli.commands.events import events
 from wtb.cli.commands.files import export
 from wtb.cli.commands.importing import import_group
@@ -39,7 +40,7 @@ GROUPS: dict[str, tuple[click.Command, ...]] = {
     "Run and look": (init, run, resume, pause, stop, ls, workflows, show_run, history, events, diff, export),
     "Go back and branch": (rollback, redo, fork, checkpoint, delete),
     "Batches and verdicts": (batch, compare, effects, baseline, gate, report, parity),
-    "Upkeep": (prune, doctor, db, import_group),
+    "Upkeep": (prune, doctor, db, import_group, environment_server),
 }
 """All commands, grouped by task."""
 

@@ -25,6 +25,8 @@ WTBError
 │   └── MergeConflict           two members of a superstep changed the same path
 ├── CircuitOpen                 a service failed too often, and is left alone for a while
 ├── WorkerFailed                a worker process could not start or go on
+├── EnvironmentFailed           the environment of a node could not start, or ended before the node
+│   └── OutOfMemory             a node took more memory than its environment allows
 └── StorageError                the database or the disk
     ├── StorageUnavailable      full, read-only, locked, unreachable
     ├── DamagedData             a hash does not match what was read
@@ -214,6 +216,14 @@ class CircuitOpen(WTBError):
 
 class WorkerFailed(WTBError):
     """A worker process could not start or go on."""
+
+
+class EnvironmentFailed(WTBError):
+    """The environment of a node could not start, or it ended before the node did."""
+
+
+class OutOfMemory(EnvironmentFailed, MemoryError):
+    """A node took more memory than its environment allows."""
 
 
 class StorageError(WTBError):

@@ -65,6 +65,8 @@ class EventType(StrEnum):
     LIMIT_CHANGED = "limit.changed"
     BREAKER_OPENED = "breaker.opened"
     BREAKER_CLOSED = "breaker.closed"
+    ENVIRONMENT_CREATED = "environment.created"
+    ENVIRONMENT_DESTROYED = "environment.destroyed"
 
 
 CATALOGUE: dict[EventType, type[EventBody]] = {}
@@ -848,6 +850,30 @@ class BreakerClosed(EventBody):
 
     limit: str
     """The name of the limit."""
+
+
+@_event(EventType.ENVIRONMENT_CREATED)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentCreated(EventBody):
+    """An environment for nodes was started outside the process of the run. An event of the system, not of a run."""
+
+    kind: str
+    """The kind of environment, such as `subprocess`."""
+    name: str
+    """The process or the server, such as `subprocess 4711 on host`."""
+
+
+@_event(EventType.ENVIRONMENT_DESTROYED)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentDestroyed(EventBody):
+    """An environment was ended, with everything that nodes had started in it. An event of the system, not of a run."""
+
+    kind: str
+    """The kind of environment."""
+    name: str
+    """The process or the server."""
+    reason: str
+    """Why it was ended."""
 
 
 SEVERITIES: Mapping[EventType, Severity] = {type: body.SEVERITY for type, body in CATALOGUE.items()}

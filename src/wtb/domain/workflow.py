@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
+from wtb.domain.environment import EnvironmentConfig
 from wtb.domain.errors import InvalidCondition, InvalidInput, InvalidWorkflow
 from wtb.domain.execution import THREAD
 from wtb.domain.state import Reducer
@@ -86,6 +87,8 @@ class Node:
     config: Mapping[str, Any] = field(default_factory=dict)
     depends_on: tuple[Any, ...] = ()
     """Dependencies that WTB cannot see: patterns of files, `env:NAME`, or values."""
+    environment: EnvironmentConfig | None = None
+    """Where its function runs; None means in the process of the run."""
     variant: str = "baseline"
     """Which implementation this is: the node's own, or one of its variants."""
     original: Node | None = field(default=None, compare=False, repr=False)
@@ -102,6 +105,8 @@ class Node:
             yield f"node {self.name!r}: timeout_s must be positive, not {self.timeout_s!r}"
         if self.retry is not None:
             yield from (f"node {self.name!r}: {fault}" for fault in self.retry.faults())
+        if self.environment is not None:
+            yield from (f"node {self.name!r}: {fault}" for fault in self.environment.faults())
 
 
 def _is_positive(number: object) -> bool:

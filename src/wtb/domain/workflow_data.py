@@ -8,6 +8,7 @@ from pathlib import PurePath
 from types import MethodType
 from typing import Any
 
+from wtb.domain.environment import environment_of
 from wtb.domain.errors import InvalidInput
 from wtb.domain.state import REDUCERS, Reducer
 from wtb.domain.workflow import Edge, Node, NodeFunction, RetryPolicy, Variant, WorkflowDefinition
@@ -27,7 +28,7 @@ def workflow_to_dict(workflow: WorkflowDefinition) -> dict[str, Any]:
         "description": workflow.description,
         "nodes": [_node_to_dict(node) for node in workflow.nodes],
         "edges": [_edge_to_dict(edge) for edge in workflow.edges],
-        "reducers": {key: _reference(reducer) for key, reducer in workflow.reducers.items()},
+        "reducers": {key: reference_of(reducer) for key, reducer in workflow.reducers.items()},
         "metadata": dict(workflow.metadata),
         **({"imports": list(workflow.imports)} if workflow.imports else {}),
     } | ({"variants": [_variant_to_dict(variant) for variant in workflow.variants]} if workflow.variants else {})
@@ -41,7 +42,7 @@ def workflow_from_dict(data: Mapping[str, Any], resolve: Resolve | None = None) 
         raise InvalidInput(f"a workflow as data must have {error}; compare it with Workflow.to_dict()") from error
 
 
-def _reference(function: Callable[..., Any] | None) -> str | None:
+def reference_of(function: Callable[..., Any] | None) -> str | None:
     """Return `module:name` of a function that can be imported; None for lambdas, closures and methods of an object."""
     if function in REDUCERS.values():
         return next(name for name, reducer in REDUCERS.items() if reducer is function)
@@ -64,7 +65,7 @@ def _importable(module: str) -> str:
 def _node_to_dict(node: Node) -> dict[str, Any]:
     return {
         "name": node.name,
-        "reference": node.reference or _reference(node.function),
+        "reference": node.reference or reference_of(node.function),
         "start": node.start,
         "reads": None if node.reads is None else list(node.reads),
         "cache": node.cache,
@@ -72,6 +73,7 @@ def _node_to_dict(node: Node) -> dict[str, Any]:
         "timeout_s": node.timeout_s,
         "config": dict(node.config),
         **_declared(node.depends_on),
+        **({} if node.environment is None else {"environment": node.environment.to_data()}),
     }
 
 
@@ -85,7 +87,7 @@ def _variant_to_dict(variant: Variant) -> dict[str, Any]:
     return {
         "node": variant.node,
         "name": variant.name,
-        "reference": variant.reference or _reference(variant.function),
+        "reference": variant.reference or reference_of(variant.function),
         "config": dict(variant.config),
         "reads": None if variant.reads is None else list(variant.reads),
         **_declared(variant.depends_on),
@@ -104,7 +106,7 @@ def _retry_to_dict(retry: RetryPolicy) -> dict[str, Any]:
 
 
 def _edge_to_dict(edge: Edge) -> dict[str, Any]:
-    condition = edge.when if isinstance(edge.when, str) or edge.when is None else {"function": _reference(edge.when)}
+    condition = edge.when if isinstance(edge.when, str) or edge.when is None else {"function": reference_of(edge.when)}
     return {
         "sources": list(edge.sources),
         "target": edge.target,
@@ -147,6 +149,7 @@ _NODE_DATA: _Kinds = {
     "timeout_s": (int, float, _NONE),
     "config": (dict,),
     "depends_on": (list, tuple),
+    "environment": (str, dict),
 }
 _RETRY_DATA: _Kinds = {
     "times": (int,),
@@ -227,6 +230,7 @@ def _node_from_dict(data: Mapping[str, Any], function: Callable[[str | None], No
         timeout_s=data.get("timeout_s"),
         config=data.get("config", {}),
         depends_on=tuple(data.get("depends_on", ())),
+        environment=environment_of(data.get("environment")),
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from wtb.application.dependencies.declared import declared
+from wtb.application.dependencies.environment_parts import environment_parts
 from wtb.application.dependencies.fingerprint import AS_WRITTEN, CALLED_AS, VERSION, Fingerprint, digest_of
 from wtb.application.dependencies.objects import full_name, module_of
 from wtb.application.dependencies.own_code import is_own_module
@@ -79,6 +80,7 @@ def node_fingerprint(node: Node, definition: WorkflowDefinition, around: Surroun
         extra["the classes of states"] = around.state_types
     extra |= {f"the functions that store `{name}`": both for name, both in around.state_functions.items()}
     extra |= {f"the answers of tool `{name}`": answer.depends_on for name, answer in definition.tools.items()}
+    extra |= environment_parts(node.environment)
     return fingerprint(node.function, node.config, {**extra, **declared(node.depends_on, _DIGESTS)}, around)
 
 

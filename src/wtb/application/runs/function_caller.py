@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
 from functools import lru_cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wtb.application.runs.callers_loop import CALLERS_LOOP, OutOfTime
 from wtb.application.runs.state_view import StateView
@@ -21,6 +21,9 @@ from wtb.domain.copies import IMMUTABLE
 from wtb.domain.errors import InvalidInput, WTBError
 from wtb.domain.execution import Failure
 from wtb.domain.workflow import Node, RetryPolicy
+
+if TYPE_CHECKING:
+    from wtb.application.runs.environments import Environments
 
 _LET_GO_S = 1.0
 """How long coroutines that were given up may take to clean up when the loop is closed."""
@@ -96,8 +99,9 @@ def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
 class FunctionCaller:
     """Calls the functions of nodes. It deals with threads and loops, and records nothing."""
 
-    def __init__(self, *, sleep: Callable[[float], None]) -> None:
+    def __init__(self, *, sleep: Callable[[float], None], environments: Environments | None = None) -> None:
         self._sleep = sleep
+        self._environments = environments
         self._loop = EventLoopThread()
 
     def call(self, node: Node, state: StateView, context: Any, timeout_s: float | None) -> Mapping[str, Any]:
@@ -105,6 +109,10 @@ class FunctionCaller:
         function = node.function
         if function is None:
             raise InvalidInput(f"node {node.name!r} has no function; import {node.reference!r} before running")
+        if node.environment is not None:
+            if not node.environment.is_in_process:
+                return self._outside(node, state, context, timeout_s)
+            timeout_s = least(timeout_s, node.environment.timeout_s)
         arguments = (state, context) if takes_context(function) else (state,)
         if timeout_s is not None and not inspect.iscoroutinefunction(function):
             returned = self._in_thread(node.name, partial(function, *arguments), timeout_s)
@@ -113,6 +121,12 @@ class FunctionCaller:
         if type(returned) is not dict and inspect.iscoroutine(returned):
             returned = self._awaited(node.name, returned, timeout_s)
         return _checked(node, returned, state)
+
+    def _outside(self, node: Node, state: StateView, context: Any, timeout_s: float | None) -> Mapping[str, Any]:
+        """Call the function in the environment of its node."""
+        if self._environments is None:
+            raise InvalidInput(f"node {node.name!r} has an environment, and runs in one already; call it without")
+        return self._environments.call(node, state, context, timeout_s, self)
 
     def run(self, name: str, function: Callable[[], Any], timeout_s: float | None) -> Any:
         """Call a function that is no WTB node, such as an evaluator, and wait for it if it returns a coroutine."""
@@ -167,8 +181,15 @@ class FunctionCaller:
         self._sleep(wait_s * (1 + policy.jitter * rng.uniform(-1, 1)))
 
     def close(self) -> None:
-        """Stop the loop."""
+        """End all environments and stop the loop."""
+        if self._environments is not None:
+            self._environments.close()
         self._loop.close()
+
+
+def least(*limits: float | None) -> float | None:
+    """Return the least of some time limits; None means no limit."""
+    return min((each for each in limits if each is not None), default=None)
 
 
 def _settle(future: Future[Any], function: Callable[[], Any]) -> None:

@@ -9,6 +9,9 @@ from pathlib import Path
 
 _WTB = Path(__file__).resolve().parents[2]
 
+REMOTE_TRACEBACK = "wtb_remote_traceback"
+"""The attribute of an error that happened in another process: its traceback there, as text."""
+
 
 def own_place(error: BaseException) -> str:
     """Return the innermost line of the user's own code that an error came through: `file.py:12, in judge`.
@@ -27,6 +30,8 @@ def own_traceback(error: BaseException) -> str:
     Frames of WTB or other libraries that called the user's code are left out. If an error came through no code of the
     user's, its whole traceback is shown.
     """
+    if (remote := getattr(error, REMOTE_TRACEBACK, None)) is not None:
+        return str(remote)
     told = traceback.TracebackException.from_exception(error)
     remaining: list[traceback.TracebackException | None] = [told]
     while remaining:

@@ -10,6 +10,7 @@ from wtb.domain.ports.batches import (
     NodeCacheRepository,
     ObservationRepository,
 )
+from wtb.domain.ports.environments import Environment, MessageLink
 from wtb.domain.ports.events import EventBus, EventLog, Subscription
 from wtb.domain.ports.files import FileCommitRepository, Folders, FolderStore, ObjectStore, ScannedFolder, StoredObject
 from wtb.domain.ports.limits import LimitRepository
@@ -41,6 +42,7 @@ __all__ = [
     "Codec",
     "Conditions",
     "DependencyObserver",
+    "Environment",
     "EvaluationRepository",
     "EventBus",
     "EventLog",
@@ -55,6 +57,7 @@ __all__ = [
     "Inspection",
     "LimitRepository",
     "Measure",
+    "MessageLink",
     "NodeCacheRepository",
     "NodeRunRepository",
     "ObjectStore",

@@ -234,7 +234,7 @@ class WorkerProcess:
                 os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._channel.close()
-        return "did not end and was killed" if was_ended else _how(code or 0)
+        return "did not end and was killed" if was_ended else how_it_ended(code or 0)
 
 
 def _exceeded(limits: JobLimits, pid: int, took_s: float) -> ExceededLimit | None:
@@ -246,7 +246,7 @@ def _exceeded(limits: JobLimits, pid: int, took_s: float) -> ExceededLimit | Non
     return None if limit is None or used is None else ExceededLimit.memory(used, limit)
 
 
-def _how(code: int) -> str:
+def how_it_ended(code: int) -> str:
     """Say how a process ended."""
     if code >= 0:
         return f"ended with exit code {code}"

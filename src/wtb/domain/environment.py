@@ -1,0 +1,146 @@
+"""EnvironmentConfig: where the function of a node runs, and within which limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from wtb.domain.errors import InvalidInput
+from wtb.domain.secrets import Secret
+
+IN_PROCESS = "in_process"
+
+_PLACE = frozenset({"python", "packages", "variables", "working_folder", "timeout_s"})
+HONOURED: Mapping[str, frozenset[str]] = {
+    IN_PROCESS: frozenset({"timeout_s"}),
+    "subprocess": _PLACE | {"memory_gb"},
+    "grpc": _PLACE | {"memory_gb", "address", "token", "certificate"},
+}
+"""The options that each kind of environment honours. It refuses the others by name."""
+
+_REASONS = {
+    "container_image": "WTB starts no containers",
+    "network_isolation": "WTB cannot cut off the network of a process",
+    "filesystem_isolation": "WTB cannot keep a process from reading and writing other files of its user",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentConfig:
+    """The environment of a node: where its function runs, with which packages and variables, and within which limits.
+
+    - `kind`: `in_process` (the default for nodes), `subprocess`, `grpc`, or the name of an environment that a package
+      offers.
+    - `python`: the path of another Python interpreter, for example the one of a virtual environment.
+    - `packages`: what to install for the node, as for pip: `["numpy==2.1.0"]`. They come before those of this process.
+      The installation is kept and used again for the same list.
+    - `variables`: the environment variables that the node sees, besides PATH, HOME and LANG. None as a value means
+      that the variable has the same value as here. A `wtb.Secret` is never stored.
+    - `working_folder`: the current folder of the node; without one, it is the same as here.
+    - `memory_gb`: the most memory that each process of the node may take, besides what an empty interpreter takes.
+    - `timeout_s`: the node is ended if it takes longer than this.
+    - `address`, `token`, `certificate`: for `grpc`, the address of a `wtb environment-server`, its token (by default
+      `WTB_ENVIRONMENT_TOKEN`), and the file with the certificate that it is trusted by; without one, the connection
+      is not encrypted.
+    - `container_image`, `network_isolation`, `filesystem_isolation`: no environment of WTB honours them; they are
+      refused by name.
+    """
+
+    kind: str = IN_PROCESS
+    python: str | None = None
+    packages: tuple[str, ...] = ()
+    variables: Mapping[str, str | Secret | None] = field(default_factory=dict)
+    working_folder: str | None = None
+    memory_gb: float | None = None
+    timeout_s: float | None = None
+    address: str | None = None
+    token: Secret | None = None
+    certificate: str | None = None
+    container_image: str | None = None
+    network_isolation: bool = False
+    filesystem_isolation: bool = False
+
+    def __post_init__(self) -> None:
+        packages: object = self.packages
+        if not isinstance(packages, tuple | list):
+            raise InvalidInput(f"packages is a list, such as ['numpy==2.1.0'], not {packages!r}")
+        variables: object = self.variables
+        if not isinstance(variables, Mapping):
+            raise InvalidInput(f"variables is a mapping of names to values, not {variables!r}")
+        object.__setattr__(self, "packages", tuple(packages))
+        object.__setattr__(self, "variables", dict(variables))
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.python, self.packages, tuple(sorted(self.variables))))
+
+    @property
+    def is_in_process(self) -> bool:
+        """Whether the node runs in this process, as a node without an environment does."""
+        return self.kind == IN_PROCESS
+
+    def faults(self) -> Iterator[str]:
+        """Yield what is wrong with it, and every option that its kind does not honour."""
+        for name in ("memory_gb", "timeout_s"):
+            if (value := getattr(self, name)) is not None and not _is_positive(value):
+                yield f"{name} must be positive, not {value!r}"
+        yield from _variable_faults(self.variables)
+        honoured = HONOURED.get(self.kind)
+        for option in self._given() if honoured is not None else ():
+            if option != "kind" and option not in (honoured or ()):
+                reason = _REASONS.get(option) or _other_kind(option)
+                yield f"environment {self.kind!r} cannot honour {option}: {reason}. Leave {option} out"
+
+    def _given(self) -> list[str]:
+        """Return the options that differ from their defaults."""
+        empty = EnvironmentConfig(kind=self.kind)
+        names = [each.name for each in fields(self)]
+        return [name for name in names if getattr(self, name) != getattr(empty, name)]
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it as plain JSON. A secret is left out: whoever runs the node has the variable or the token."""
+        data: dict[str, Any] = {"kind": self.kind} | {name: getattr(self, name) for name in self._given()}
+        data.pop("token", None)
+        if self.packages:
+            data["packages"] = list(self.packages)
+        if self.variables:
+            data["variables"] = {
+                name: value if isinstance(value, str) else None for name, value in self.variables.items()
+            }
+        return data
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> EnvironmentConfig:
+        """Read what `to_data` wrote; raise InvalidInput for an unknown option."""
+        unknown = data.keys() - {each.name for each in fields(cls)}
+        if unknown:
+            known = ", ".join(each.name for each in fields(cls))
+            raise InvalidInput(f"an environment has no option {', '.join(sorted(unknown))}; it has {known}")
+        return cls(**data)
+
+
+def _other_kind(option: str) -> str:
+    return f"it is for {', '.join(kind for kind, options in HONOURED.items() if option in options)}"
+
+
+def _variable_faults(variables: Mapping[Any, Any]) -> Iterator[str]:
+    for name, value in variables.items():
+        if not isinstance(name, str) or not name or "=" in name:
+            yield f"a variable cannot be called {name!r}"
+        if not isinstance(value, str | Secret | None):
+            yield f"variable {name!r} is a text, a wtb.Secret, or None for its value here; not {value!r}"
+
+
+def environment_of(given: object) -> EnvironmentConfig | None:
+    """Return the environment that a user gives: a kind, a config, or a config as data; None means in this process."""
+    if given is None or isinstance(given, EnvironmentConfig):
+        return given
+    if isinstance(given, str):
+        return EnvironmentConfig(kind=given)
+    if isinstance(given, Mapping):
+        return EnvironmentConfig.from_data(given)
+    raise InvalidInput(f"environment is a kind such as 'subprocess', or a wtb.EnvironmentConfig, not {given!r}")
+
+
+def _is_positive(number: object) -> bool:
+    return isinstance(number, int | float) and not isinstance(number, bool) and number > 0

@@ -1,0 +1,1 @@
+"""Environments: where the functions of nodes run outside the process of their run."""

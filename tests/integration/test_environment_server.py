@@ -1,0 +1,203 @@
+"""`wtb environment-server`: who may use it, how many environments it keeps, and what ends with a client or a server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import wtb
+from tests.integration import environment_nodes as nodes
+from wtb.bench import Bench
+from wtb.domain.environment import EnvironmentConfig
+from wtb.domain.errors import EnvironmentFailed, InvalidInput
+from wtb.domain.workflow import RetryPolicy
+from wtb.flow import Workflow
+from wtb.infrastructure.environments.grpc import GrpcEnvironment
+from wtb.infrastructure.environments.grpc_server import EnvironmentServer, ServerOptions
+
+ROOT = Path(__file__).parents[2]
+
+
+@contextmanager
+def serving(**options: Any) -> Iterator[tuple[EnvironmentServer, str]]:
+    server = EnvironmentServer(ServerOptions(listen="127.0.0.1:0", **options))
+    try:
+        yield server, f"127.0.0.1:{server.start()}"
+    finally:
+        server.close()
+
+
+def flow_of(function: Callable[..., Any], environment: EnvironmentConfig, **options: Any) -> Workflow:
+    flow = Workflow("served")
+    flow.add_node("work", function, start=True, environment=environment, **options)
+    return flow
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def test_a_client_without_the_token_is_refused(tmp_path: Path) -> None:
+    with serving(token="right-token") as (_, address):
+        for token in (None, wtb.Secret("wrong-token")):
+            config = EnvironmentConfig(kind="grpc", address=address, token=token)
+            with pytest.raises(EnvironmentFailed, match="the token is wrong or missing"):
+                GrpcEnvironment(config, tmp_path)
+
+
+def test_the_token_is_a_secret_or_a_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(token="right-token") as (_, address):
+        GrpcEnvironment(
+            EnvironmentConfig(kind="grpc", address=address, token=wtb.Secret("right-token")), tmp_path
+        ).close()
+        monkeypatch.setenv("WTB_ENVIRONMENT_TOKEN", "right-token")
+        GrpcEnvironment(EnvironmentConfig(kind="grpc", address=address), tmp_path).close()
+
+
+def test_nothing_about_the_token_is_stored() -> None:
+    config = EnvironmentConfig(kind="grpc", address="host:1", token=wtb.Secret("right-token"))
+    assert "right-token" not in str(flow_of(nodes.add, config).to_dict())
+    assert "right-token" not in repr(config)
+
+
+def test_a_connection_can_be_encrypted(tmp_path: Path) -> None:
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-days", "1", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    with serving(certificate=certificate, key=key) as (_, address), Bench("memory://") as bench:
+        config = EnvironmentConfig(kind="grpc", address=address, certificate=str(certificate))
+        assert bench.run(flow_of(nodes.add, config), {"a": 1, "b": 2}).state["sum"] == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"listen": "0.0.0.0:1"}, "can be reached from other machines"),
+        ({"listen": "0.0.0.0:1", "token": "t"}, "give a token and a TLS certificate"),
+        ({"certificate": Path("cert.pem")}, "TLS needs both a certificate and its key"),
+    ],
+)
+def test_a_server_that_others_could_misuse_does_not_start(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        ServerOptions(**options).check()
+
+
+def test_a_server_keeps_a_bounded_number_of_environments(tmp_path: Path) -> None:
+    with serving(most=1) as (_, address):
+        config = EnvironmentConfig(kind="grpc", address=address)
+        first = GrpcEnvironment(config, tmp_path)
+        with pytest.raises(EnvironmentFailed, match="it has 1 environments, as many as it may"):
+            GrpcEnvironment(config, tmp_path)
+        first.close()
+        GrpcEnvironment(config, tmp_path).close()
+
+
+def test_an_address_where_nobody_listens_is_named(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentFailed, match=r"the environment server at 127\.0\.0\.1:1 failed"):
+        GrpcEnvironment(EnvironmentConfig(kind="grpc", address="127.0.0.1:1"), tmp_path)
+
+
+def test_files_travel_both_ways() -> None:
+    with serving() as (_, address), Bench("memory://") as bench:
+        flow = Workflow("files")
+        flow.add_node("here", nodes.write_files, start=True)
+        flow.add_node("there", nodes.change_files, environment=EnvironmentConfig(kind="grpc", address=address))
+        flow.edge("here", "there")
+        served = bench.run(flow, {})
+        same = Workflow("files")
+        same.add_node("here", nodes.write_files, start=True)
+        same.add_node("there", nodes.change_files)
+        same.edge("here", "there")
+        expected = bench.run(same, {})
+        assert served.status == "completed"
+        assert served.state["seen"] == expected.state["seen"]
+        assert served.files() == expected.files()
+
+
+_CLIENT = """
+import sys
+import wtb
+from tests.integration import environment_nodes as nodes
+
+flow = wtb.Workflow("client")
+config = wtb.EnvironmentConfig(kind="grpc", address=sys.argv[1])
+flow.add_node("work", nodes.start_children, start=True, environment=config)
+with wtb.Bench("memory://") as bench:
+    bench.run(flow, {"count": 3, "folder": sys.argv[2], "hang": True})
+"""
+
+
+def test_what_a_killed_client_left_is_ended(tmp_path: Path) -> None:
+    with serving() as (server, address):
+        client = subprocess.Popen([sys.executable, "-c", _CLIENT, address, str(tmp_path)], cwd=ROOT)
+        try:
+            until(lambda: len(list(tmp_path.iterdir())) == 3)
+            assert server.count() == 1
+        finally:
+            client.send_signal(signal.SIGKILL)
+            client.wait()
+        started = [int(each.name) for each in tmp_path.iterdir()]
+        until(lambda: not any(map(is_alive, started)))
+        until(lambda: server.count() == 0)
+
+
+def test_a_killed_server_costs_an_attempt_and_leaves_nothing_running(tmp_path: Path) -> None:
+    server, address = _command_server("127.0.0.1:0")
+    config = EnvironmentConfig(kind="grpc", address=address)
+    again: list[subprocess.Popen[str]] = []
+
+    def restart() -> None:
+        until(lambda: len(list(tmp_path.iterdir())) == 3)
+        server.send_signal(signal.SIGKILL)
+        server.wait()
+        again.append(_command_server(address)[0])
+
+    thread = threading.Thread(target=restart)
+    thread.start()
+    try:
+        with Bench("memory://") as bench:
+            flow = flow_of(nodes.start_children, config, retry=RetryPolicy(times=20, wait_s=1, backoff=1))
+            run = bench.run(flow, {"count": 3, "folder": str(tmp_path), "hang": True, "hang_once": True})
+    finally:
+        thread.join()
+        for each in again:
+            each.send_signal(signal.SIGTERM)
+            assert each.wait(30) == 0
+            assert each.stdout is not None
+            each.stdout.close()
+        assert server.stdout is not None
+        server.stdout.close()
+    assert run.status == "completed"
+    started = [int(each.name) for each in tmp_path.iterdir()]
+    until(lambda: not any(map(is_alive, started)))
+
+
+def _command_server(listen: str) -> tuple[subprocess.Popen[str], str]:
+    command = [sys.executable, "-m", "wtb", "environment-server", "--listen", listen]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env=environment)
+    assert server.stdout is not None
+    line = server.stdout.readline()
+    assert line.startswith("Serving up to 4 environments on ")
+    return server, line.split(" on ")[1].partition(". ")[0]
