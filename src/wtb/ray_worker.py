@@ -50,7 +50,7 @@ class RayWorker:
         try:
             check_shared_store(given)
             folder = _go_to_project(given)
-            self._services = bootstrap(settings_from(given.assignment.settings))
+            self._services = bootstrap(settings_from(given.assignment.settings), is_worker=True)
             self._worker = self._joined(self._services, given.assignment, folder)
         except Exception as error:  # noqa: BLE001  whatever the user's module raises, the driver says it
             return {"refused": error_data(error)}

@@ -142,7 +142,7 @@ def serve(channel: Channel) -> None:
     sys.path[:] = begin["path"]
     given = Assignment.from_data(begin["assignment"])
     try:
-        services = bootstrap(settings_from(given.settings))
+        services = bootstrap(settings_from(given.settings), is_worker=True)
     except WTBError as error:
         channel.send({"refused": error_data(error)})
         return
