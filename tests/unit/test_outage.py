@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from time import sleep
+
 import pytest
 
 from wtb.domain.errors import DatabaseAway
@@ -14,8 +17,11 @@ class Time:
     def __init__(self) -> None:
         self.now_s = 1000.0
         self.slept: list[float] = []
+        self.looked: set[int] = set()
+        """The threads that have looked at this clock."""
 
     def now(self) -> float:
+        self.looked.add(threading.get_ident())
         return self.now_s
 
     def sleep(self, duration_s: float) -> None:
@@ -69,12 +75,12 @@ def test_the_time_counts_from_the_first_failure_for_everybody() -> None:
     server, found = Server(time, back_at=5000), outage(time, 30)
     found.report(ConnectionRefusedError("nobody listens"))
     time.now_s += 20
-    with pytest.raises(DatabaseAway, match=r"nobody listens; it has not answered for 30 s\. Everything stored"):
+    with pytest.raises(DatabaseAway, match=r"nobody listens\. It has not answered for 30 s\. Everything stored"):
         found.wait(server.ask)
     assert time.now_s == pytest.approx(1030)
 
 
-def test_after_too_long_everybody_fails_at_once_and_the_database_is_asked_once_a_second() -> None:
+def test_after_too_long_everybody_fails_after_one_try_until_the_database_is_back() -> None:
     time = Time()
     server, found = Server(time, back_at=1040), outage(time, 30)
     found.report(ConnectionRefusedError("nobody listens"))
@@ -82,12 +88,45 @@ def test_after_too_long_everybody_fails_at_once_and_the_database_is_asked_once_a
         found.wait(server.ask)
     asked, slept = server.asked, len(time.slept)
     for _ in range(10):
+        time.now_s += 0.1
         with pytest.raises(DatabaseAway):
             found.wait(server.ask)
-    assert (server.asked, len(time.slept)) == (asked, slept)
+    assert (server.asked, len(time.slept)) == (asked + 10, slept)
     time.now_s = 1040
     found.wait(server.ask)
     assert not found.is_on
+
+
+def test_who_came_while_another_thread_asked_takes_its_answer() -> None:
+    time, asking, may_answer = Time(), threading.Event(), threading.Event()
+    found, asked, failed = outage(time, 30), list[int](), list[DatabaseAway]()
+
+    def ask() -> Exception:
+        asked.append(1)
+        asking.set()
+        assert may_answer.wait(30)
+        time.now_s += 1
+        return ConnectionRefusedError("nobody listens")
+
+    def wait() -> None:
+        try:
+            found.wait(ask)
+        except DatabaseAway as error:
+            failed.append(error)
+
+    found.report(ConnectionRefusedError("nobody listens"))
+    time.now_s += 31
+    threads = [threading.Thread(target=wait) for _ in range(5)]
+    threads[0].start()
+    assert asking.wait(30)
+    for thread in threads[1:]:
+        thread.start()
+    while len(time.looked - {threading.get_ident()}) < 5:
+        sleep(0.001)
+    may_answer.set()
+    for thread in threads:
+        thread.join(30)
+    assert (len(failed), len(asked)) == (5, 1)
 
 
 def test_a_second_outage_has_its_own_time() -> None:

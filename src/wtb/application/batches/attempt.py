@@ -249,8 +249,7 @@ class BatchAttempt:
                 self._error = self._error or error
                 self._stop.set()
                 self._schedule.broke(number)
-                with suppress(StorageUnavailable):  # what the job has claimed expires by itself
-                    jobs.drop(number)
+                jobs.drop(number)
 
     def _lost(self, jobs: Jobs, report: JobLost) -> None:
         """Let another worker continue a job, unless the job has lost too many workers."""

@@ -14,15 +14,13 @@ _log = logging.getLogger(__name__)
 
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 2.0
-_JUST_ASKED_S = 1.0
-"""After the outage has taken too long, the database is asked at most this often."""
 
 
 class Outage:
     """Whether the database is away, since when, and who asks for it.
 
     The time counts from the first failure, not for each thread: who comes later waits only for the rest. When it has
-    passed, everybody fails at once until the database answers again.
+    passed, everybody fails after one try until the database answers again.
     """
 
     def __init__(
@@ -57,7 +55,7 @@ class Outage:
             if self._since is None:
                 self._since = self._now()
                 if self._timeout_s:
-                    _log.warning("%s; WTB keeps trying for %g s", error, self._timeout_s)
+                    _log.warning("WTB keeps trying for %g s: %s", self._timeout_s, error)
 
     def wait(self, ask: Callable[[], Exception | None]) -> None:
         """Return when the database answers, which is at once if it is not away; raise DatabaseAway after too long.
@@ -66,10 +64,11 @@ class Outage:
         """
         if not self.is_on:
             return
+        came_at = self._now()
         with self._asking:
             pause_s = _FIRST_PAUSE_S
             while (left_s := self._left_s()) is not None:  # None: another thread found that it is back
-                if left_s > 0 or self._now() - self._asked_at > _JUST_ASKED_S:
+                if left_s > 0 or self._asked_at < came_at:  # otherwise another thread has just asked
                     if self._is_back(ask):
                         return
                     left_s = self._left_s() or 0.0
@@ -95,7 +94,8 @@ class Outage:
         return True
 
     def _too_long(self) -> DatabaseAway:
-        waited = f"; it has not answered for {self._timeout_s:g} s" if self._timeout_s else ""
+        reason = self._reason if self._reason.endswith("?") else f"{self._reason}."
+        waited = f" It has not answered for {self._timeout_s:g} s." if self._timeout_s else ""
         return DatabaseAway(
-            f"{self._reason}{waited}. Everything stored before is intact: when the database is back, do the same again"
+            f"{reason}{waited} Everything stored before is intact: when the database is back, do the same again"
         )

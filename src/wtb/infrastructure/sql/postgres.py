@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,6 +27,7 @@ _PATIENCE = {
     "tcp_user_timeout": 60_000,
 }
 """Gives up a server whose machine is gone after a minute; by default Linux waits two hours before it checks."""
+_BORN_AT = "wtb_born_at"
 _GONE = ("57P01", "57P02", "57P03", "53300")
 """The server is being stopped, has crashed, is being started, or has no connection left."""
 _FOR_NOW = (
@@ -38,6 +41,7 @@ _FOR_NOW = (
     "query_wait_timeout",
 )
 """What Postgres and PgBouncer say when they refuse a connection only for now; libpq tells no code."""
+_BUSY = "the server takes no connections now"
 _REFUSED = "the server answers but refuses: check the user, the password, the database and its connection limit"
 
 
@@ -46,9 +50,13 @@ def _prepare_where_it_lasts(connection: Any, record: object) -> None:
 
     A pooler such as PgBouncer gives its clients a process id that is not the server's.
     """
-    connection.autocommit = True
-    (pid,) = connection.execute("SELECT pg_backend_pid()").fetchone()
-    connection.autocommit = False
+    try:
+        connection.autocommit = True
+        (pid,) = connection.execute("SELECT pg_backend_pid()").fetchone()
+        connection.autocommit = False
+    except BaseException:
+        connection.close()  # the pool would leave it to the garbage collector
+        raise
     if pid == connection.info.backend_pid:
         connection.prepare_threshold = _PREPARE_AFTER
 
@@ -97,6 +105,7 @@ class PostgresDatabase(Database):
         """Whether the database should be there: it was, or another process uses it. If not, its address may be wrong,
         and waiting for it would only keep somebody from reading so."""
         self._telemetry = telemetry
+        self._lost_at = -math.inf
         self._texts: dict[str, str] = {}
         alive = {name: value for name, value in _PATIENCE.items() if name not in address.query}
         self._engine = sa.create_engine(
@@ -107,6 +116,8 @@ class PostgresDatabase(Database):
             connect_args={"prepare_threshold": None, **alive},
         )
         sa.event.listen(self._engine, "connect", _prepare_where_it_lasts)
+        sa.event.listen(self._engine, "connect", self._note_birth)
+        sa.event.listen(self._engine, "checkout", self._refuse_old)
         sa.event.listen(self._engine, "reset", _drop_unless_idle)
 
     @property
@@ -159,10 +170,18 @@ class PostgresDatabase(Database):
         return isinstance(error, self._errors.OperationalError) and not is_refused
 
     def replace(self, connection: sa.PoolProxiedConnection | None, what: str) -> None:
-        """Discard a lost connection, and the idle ones: the server was probably stopped for all."""
+        """Discard a lost connection, and in time the idle ones: the server was probably stopped for all."""
         self._count(what)
+        self._lost_at = time.monotonic()
         self.discard(connection)
-        self._engine.dispose()
+
+    def _note_birth(self, connection: object, record: Any) -> None:
+        record.info[_BORN_AT] = time.monotonic()
+
+    def _refuse_old(self, connection: object, record: Any, proxy: object) -> None:
+        """Let the pool replace an idle connection that is older than the last loss."""
+        if record.info[_BORN_AT] <= self._lost_at:
+            raise sa.exc.DisconnectionError
 
     def _count(self, what: str) -> None:
         if self._telemetry.is_on:
@@ -215,7 +234,7 @@ class PostgresDatabase(Database):
         if isinstance(error, self._errors.SerializationFailure | self._errors.DeadlockDetected):
             return Conflict(f"another transaction got in the way: {reason}; try again")
         if reason.startswith("connection failed") and "FATAL:" in reason:
-            return StorageUnavailable(f"{self.where}: {reason}; {_REFUSED}")
+            return StorageUnavailable(f"{self.where}: {reason}; {_BUSY if self.is_lost(error) else _REFUSED}")
         for kind, advice in self._advice:
             if isinstance(error, kind):
                 return StorageUnavailable(f"{self.where}: {reason}; {advice}")
