@@ -194,9 +194,11 @@ def bootstrap(
     clock: Clock | None = None,
     ids: Ids | None = None,
     telemetry: Telemetry = NO_TELEMETRY,
+    is_worker: bool = False,
 ) -> Services:
-    """Build all services as the settings say."""
-    parts = _parts(settings or load_settings(), clock or SystemClock(), ids or Uuid7Ids(), telemetry)
+    """Build all services as the settings say. A worker waits if the database is away, since another process uses it."""
+    settings = settings or load_settings()
+    parts = _parts(settings, clock or SystemClock(), ids or Uuid7Ids(), telemetry, is_worker=is_worker)
     controller = _controller(parts)
     cache = NodeCache(parts.storage, parts.clock, parts.owners, parts.masker)
     evaluation = EvaluationEngine(
@@ -229,10 +231,10 @@ def bootstrap(
     )
 
 
-def _parts(settings: Settings, clock: Clock, ids: Ids, telemetry: Telemetry) -> _Parts:
+def _parts(settings: Settings, clock: Clock, ids: Ids, telemetry: Telemetry, *, is_worker: bool) -> _Parts:
     masker = Masker((*SECRET_KEYS, *settings.secret_keys), (*SECRET_PATTERNS, *settings.secret_patterns))
     codec, bus = MsgpackCodec(), QueueEventBus()
-    storage = _storage(settings, codec, clock, bus, telemetry)
+    storage = _storage(settings, codec, clock, bus, telemetry, is_worker=is_worker)
     objects = _objects(settings, clock, storage)
     scratch = Path(tempfile.gettempdir()) / f"wtb-{uuid4()}" if settings.url == "memory://" else None
     home = (scratch or settings.folder).absolute()
@@ -451,7 +453,7 @@ def _inspection(parts: _Parts) -> StoredInspection:
 
 
 def _storage(
-    settings: Settings, codec: Codec, clock: Clock, bus: EventBus, telemetry: Telemetry
+    settings: Settings, codec: Codec, clock: Clock, bus: EventBus, telemetry: Telemetry, *, is_worker: bool
 ) -> MemoryStorage | SqlStorage:
     if settings.url == "memory://":
         from wtb.infrastructure.memory.unit_of_work import MemoryStorage
@@ -460,7 +462,7 @@ def _storage(
     from wtb.infrastructure.sql import schema
     from wtb.infrastructure.sql.unit_of_work import SqlStorage
 
-    database = open_database(settings)
+    database = open_database(settings, telemetry, is_expected=is_worker)
     try:
         if settings.url is None and schema.current(database) != schema.HEAD:
             schema.upgrade(database)
@@ -507,8 +509,11 @@ def _objects(settings: Settings, clock: Clock, storage: MemoryStorage | SqlStora
     return BlockedObjects(SqlObjectStore(storage.database, clock, remote), SMALL_OBJECTS)
 
 
-def open_database(settings: Settings) -> Database:
-    """Open the database of the settings, whatever its schema version; storage in memory has none."""
+def open_database(settings: Settings, telemetry: Telemetry = NO_TELEMETRY, *, is_expected: bool = False) -> Database:
+    """Open the database of the settings, whatever its schema version; storage in memory has none.
+
+    `is_expected` waits for a Postgres that is away; otherwise one that was never there is an error at once.
+    """
     if settings.url is None:
         return _sqlite(settings, _private_folder(settings.folder) / _FILE)
     from sqlalchemy.engine import make_url
@@ -525,7 +530,13 @@ def open_database(settings: Settings) -> Database:
         case "postgresql", _:
             from wtb.infrastructure.sql.postgres import PostgresDatabase
 
-            return PostgresDatabase(settings.url, pool_size=settings.pool_size)
+            return PostgresDatabase(
+                settings.url,
+                pool_size=settings.pool_size,
+                outage_timeout_s=settings.outage_timeout_s,
+                is_expected=is_expected,
+                telemetry=telemetry,
+            )
     raise InvalidInput(f"{url.render_as_string()} cannot be used; {_ADDRESSES}")
 
 

@@ -59,7 +59,7 @@ class RayWorker:
             check_shared_store(given)
             folder = _go_to_project(given)
             telemetry = self._measurements if given.assignment.is_measured else NO_TELEMETRY
-            self._services = bootstrap(settings_from(given.assignment.settings), telemetry=telemetry)
+            self._services = bootstrap(settings_from(given.assignment.settings), telemetry=telemetry, is_worker=True)
             self._worker = self._joined(self._services, given.assignment, folder, carried)
         except Exception as error:  # noqa: BLE001  whatever the user's module raises, the driver says it
             return {"refused": error_data(error)}

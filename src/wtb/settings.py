@@ -112,6 +112,7 @@ class Settings(BaseSettings):
       Without one, they lie in `folder`.
     - `workspace_fallback`: the folder that `wtb.workspace()` is outside a run; without one, `outside` in `folder`.
     - `sqlite_synchronous`: with `NORMAL`, data survives a killed process; with `FULL`, also a crash of the machine.
+    - `outage_timeout_s`: how long to keep trying when Postgres does not answer.
     - `checkpoint_failure`: if a checkpoint cannot be written, the next one makes up for it (`warn`), or the run ends
       (`fatal`).
     - `user`: the name that your runs, checkpoints and events carry; without one, your login name.
@@ -142,6 +143,7 @@ class Settings(BaseSettings):
     sqlite_synchronous: Literal["NORMAL", "FULL"] = "NORMAL"
     busy_timeout_s: float = Field(default=30.0, gt=0, le=86_400)
     pool_size: int = Field(default=5, ge=1)
+    outage_timeout_s: float = Field(default=30.0, ge=0, le=86_400)
     checkpoint_failure: Literal["warn", "fatal"] = "warn"
     user: Annotated[str, Field(max_length=200), AfterValidator(_printable)] | None = None
     secret_keys: tuple[str, ...] = ()

@@ -184,9 +184,8 @@ def serve(channel: Channel) -> None:
     given = Assignment.from_data(begin["assignment"])
     measurements = WorkerTelemetry()
     try:
-        services = bootstrap(
-            settings_from(given.settings), telemetry=measurements if given.is_measured else NO_TELEMETRY
-        )
+        telemetry = measurements if given.is_measured else NO_TELEMETRY
+        services = bootstrap(settings_from(given.settings), telemetry=telemetry, is_worker=True)
     except WTBError as error:
         channel.send({"refused": error_data(error)})
         return

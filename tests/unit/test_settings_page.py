@@ -58,6 +58,7 @@ def test_no_setting_is_listed_that_there_is_not() -> None:
         ("busy_timeout_s", "86400", 86_400),
         ("user", "alice", "alice"),
         ("pool_size", "1", 1),
+        ("outage_timeout_s", "0", 0),
         ("secret_keys", '["pin", "iban"]', ("pin", "iban")),
         ("secret_patterns", r'["\\bCUST"]', (r"\bCUST",)),
         ("retention.keep_last", "0", 0),

@@ -18,7 +18,7 @@ from wtb.application.runs.run_limits import BATCH_LIMITS, LimitBlock, RunLimits
 from wtb.application.runs.tracebacks import own_place
 from wtb.domain.cases import Case, raise_faults
 from wtb.domain.engine import Runs
-from wtb.domain.errors import InvalidInput
+from wtb.domain.errors import DatabaseAway, InvalidInput
 from wtb.domain.evaluation import EvaluationContext, Evaluator, RunUsage, metric_of
 from wtb.domain.figures import NOTHING, Price, Usage
 from wtb.domain.ids import CheckpointId, ExecutionId
@@ -141,9 +141,11 @@ class EvaluationEngine:
         )
 
     def output(self, context: EvaluationContext, reader: OutputReader, made_by: str) -> JobOutput:
-        """Return the output of a run as text, or the reason why it cannot be read. It never raises."""
+        """Return the output of a run as text, or the reason why it cannot be read; only an outage raises."""
         try:
             return output_of(reader.read(context), self._masker, made_by)
+        except DatabaseAway:
+            raise
         except Exception as error:  # noqa: BLE001  whatever the user's function raises is recorded
             told = f"no output: {type(error).__qualname__}: {error}"
             return replace(output_of(told, self._masker, made_by), is_error=True)
@@ -158,6 +160,8 @@ class EvaluationEngine:
             return self._judgements.made_once(evaluator, context.case.id, asked(context), made)
         except _NoScore as error:
             told = str(error)
+        except DatabaseAway:  # it says nothing about the run
+            raise
         except (Exception, LoopGone) as error:  # noqa: BLE001  whatever the user's evaluator raises is recorded
             place = own_place(error)
             told = f"{type(error).__qualname__}: {error}" + (f" ({place})" if place else "")

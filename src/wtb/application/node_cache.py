@@ -14,6 +14,7 @@ from wtb.application.dependencies.traces import Traces, merged
 from wtb.application.store_time import store_time
 from wtb.domain.batch import CacheEntry, CacheStatus
 from wtb.domain.checkpoint import NodeRun
+from wtb.domain.errors import DatabaseAway
 from wtb.domain.execution import Failure
 from wtb.domain.figures import Figures
 from wtb.domain.files import EMPTY_TREE
@@ -83,11 +84,16 @@ class NodeCache:
         self._masker = masker or Masker()
         self._listeners: list[Callable[[bytes], None]] = []
         self._for_each: set[bytes] = set()
+        self._given_up: set[bytes] = set()
+        """Claims that this process gave up while the database was away, and that the database still has."""
         self._lock = threading.Lock()
         self._renewed_at = clock.now()
 
     def keep_claims(self) -> None:
         """Extend the claims of this process now and then: a node may take longer than a claim lasts."""
+        given_up, self._given_up = self._given_up, set()
+        for key in given_up:
+            self.release(key)
         now = self._clock.now()
         if abs(now - self._renewed_at) > LEASE / 3:  # also when the clock was set back
             self._renewed_at = now
@@ -128,7 +134,10 @@ class NodeCache:
             )
             claimed = uow.cache.claim(mine, instead_of=found)
             uow.commit()
-        return None if claimed else self.claim(key, attempt, state, is_current)
+        if claimed:
+            self._given_up.discard(key)
+            return None
+        return self.claim(key, attempt, state, is_current)
 
     def find(self, key: bytes) -> SharedResult | None:
         """Return a result that does not depend on a state, if there is one."""
@@ -151,6 +160,8 @@ class NodeCache:
         return found is not None and found.status is CacheStatus.RUNNING and not self._is_free(found)
 
     def _is_free(self, entry: CacheEntry) -> bool:
+        if entry.key in self._given_up and entry.owner == self._me():
+            return True
         gone = self._owners.is_gone(entry.owner)
         return gone is True or (gone is None and entry.expires_at < store_time(self._storage))
 
@@ -195,10 +206,13 @@ class NodeCache:
         return key in self._for_each
 
     def release(self, key: bytes) -> None:
-        """Give up a claim: the result was not made."""
-        with self._storage.unit_of_work() as uow:
-            uow.cache.release(key, self._me())
-            uow.commit()
+        """Give up a claim: the result was not made. If the database is away, it hears of this later."""
+        try:
+            with self._storage.unit_of_work() as uow:
+                uow.cache.release(key, self._me())
+                uow.commit()
+        except DatabaseAway:
+            self._given_up.add(key)
         self.tell(key)
 
     def tell(self, key: bytes) -> None:

@@ -29,6 +29,8 @@ WTBError
 │   └── OutOfMemory             a node took more memory than its environment allows
 └── StorageError                the database or the disk
     ├── StorageUnavailable      full, read-only, locked, unreachable
+    │   └── DatabaseAway        it does not answer, and has not for too long
+    │       └── ConnectionLost  in the middle of a unit of work that could not be repeated
     ├── DamagedData             a hash does not match what was read
     ├── StorageReplaced         deleted, replaced or set back while it was in use
     ├── UnknownFormat           written by a version that this one cannot read
@@ -232,6 +234,14 @@ class StorageError(WTBError):
 
 class StorageUnavailable(StorageError):
     """The store is full, read-only, locked or out of reach."""
+
+
+class DatabaseAway(StorageUnavailable):
+    """The database has not answered for too long. What is stored is intact; continue when it is back."""
+
+
+class ConnectionLost(DatabaseAway):
+    """The connection was lost in the middle of a unit of work that could not be repeated; nothing of it is stored."""
 
 
 class DamagedData(StorageError):

@@ -61,16 +61,16 @@ class EventLogContract(StoryFixtures):
     def test_each_hash_covers_all_that_came_before_it(self, storage: Storage, story: Story) -> None:
         first, other, last = (story.new_event(data={"n": number}) for number in range(3))
         with storage.unit_of_work() as uow:
-            as_it_was = uow.events.append(first, last)
+            as_it_was = tuple(uow.events.append(first, last))
         with storage.unit_of_work() as uow:
-            as_it_is = uow.events.append(other, last)
+            as_it_is = tuple(uow.events.append(other, last))
         assert as_it_was[1].sequence == as_it_is[1].sequence
         assert as_it_was[1].hash != as_it_is[1].hash
 
     def test_an_undone_unit_leaves_no_trace_in_the_chain(self, storage: Storage, story: Story) -> None:
         events = [story.new_event(data={"n": number}) for number in range(3)]
         with storage.unit_of_work() as uow:
-            undone = uow.events.append(*events)
+            undone = tuple(uow.events.append(*events))
         recorded = _append(storage, *events)
         assert [event.hash for event in recorded] == [event.hash for event in undone]
         assert _list(storage) == list(recorded)
@@ -215,7 +215,7 @@ class EventLogContract(StoryFixtures):
 
 def _append(storage: Storage, *events: Event) -> tuple[RecordedEvent, ...]:
     with storage.unit_of_work() as uow:
-        recorded = uow.events.append(*events)
+        recorded = tuple(uow.events.append(*events))
         uow.commit()
     return recorded
 

@@ -12,16 +12,18 @@ import pytest
 from wtb.domain.errors import (
     AlreadyExists,
     BranchNotFound,
+    CheckpointNotFound,
     Conflict,
     ExecutionNotFound,
     InvalidInput,
     LeaseLost,
     NodeRunNotFound,
+    WTBError,
 )
 from wtb.domain.execution import Execution, ExecutionStatus, Failure, Lease, Pause, PauseKind
 from wtb.domain.ids import CheckpointId, ExecutionId
 from wtb.domain.job_origin import JobOrigin, of_fork
-from wtb.domain.ports import Clock, Ids, Storage
+from wtb.domain.ports import Clock, HeadMove, Ids, Storage
 from wtb.testing.stories import Story, StoryFixtures
 
 _HOUR = timedelta(hours=1)
@@ -170,6 +172,35 @@ class ExecutionRepositoryContract(StoryFixtures):
                 uow.executions.advance(story.new_execution().stepped(now))
             uow.commit()
         assert _get(storage, leased) == leased
+
+    def test_a_step_moves_the_head_with_its_version(self, storage: Storage, story: Story) -> None:
+        leased, (first,) = _leased(storage, story, "me"), story.line({})
+        stepped = leased.stepped(leased.updated_at)
+        with storage.unit_of_work() as uow:
+            assert uow.executions.advance(stepped, token=1, move=HeadMove(story.main.id, first.id, None)) is None
+            uow.commit()
+        with storage.unit_of_work(readonly=True) as uow:
+            assert uow.branches.get(story.main.id).head_id == first.id
+        assert _get(storage, leased).version == stepped.version
+
+    def test_a_step_whose_version_or_head_is_refused_raises_the_error_of_each_alone(
+        self, storage: Storage, story: Story
+    ) -> None:
+        leased, (first,) = _leased(storage, story, "me"), story.line({})
+        stepped, move = leased.stepped(leased.updated_at), HeadMove(story.main.id, first.id, None)
+        refused: list[tuple[Execution, int, HeadMove, type[WTBError]]] = [
+            (stepped, 2, move, LeaseLost),
+            (stepped.stepped(leased.updated_at), 1, move, Conflict),
+            (stepped, 1, move._replace(expected=first.id), Conflict),
+            (stepped, 1, move._replace(head_id=CheckpointId("no-such-id")), CheckpointNotFound),
+            (stepped, 2, move._replace(expected=first.id), LeaseLost),
+        ]
+        for execution, token, moved, kind in refused:
+            with storage.unit_of_work() as uow, pytest.raises(kind):
+                uow.executions.advance(execution, token=token, move=moved)
+        assert _get(storage, leased) == leased
+        with storage.unit_of_work(readonly=True) as uow:
+            assert uow.branches.get(story.main.id).head_id is None
 
     def test_a_step_hears_what_was_requested_until_that_is_taken_back(self, storage: Storage, story: Story) -> None:
         execution = story.execution

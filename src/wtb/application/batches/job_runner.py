@@ -26,7 +26,15 @@ from wtb.application.runs.run_limits import BATCH_LIMITS, RunLimits
 from wtb.application.store_time import store_time
 from wtb.domain.batch import Batch, BatchStatus, Job, JobStatus
 from wtb.domain.cases import Case
-from wtb.domain.errors import AlreadyExists, Conflict, ExecutionNotFound, InvalidTransition, WTBError
+from wtb.domain.errors import (
+    AlreadyExists,
+    Conflict,
+    ConnectionLost,
+    DatabaseAway,
+    ExecutionNotFound,
+    InvalidTransition,
+    WTBError,
+)
 from wtb.domain.event_catalogue import EventType, NodeCompleted
 from wtb.domain.events import Event, bodies
 from wtb.domain.execution import Execution, ExecutionStatus, Failure
@@ -169,11 +177,18 @@ class JobRunner:
         except WaitsForResult as waiting:
             return JobWaits(number, waiting.key)
         except (_RunsElsewhere, WorkedOnElsewhere):
-            sharing.close()
-            work.sharing, work.begun, work.started = None, False, None
+            self._leave(work, sharing)
             return JobRunsElsewhere(number)
+        except ConnectionLost:  # not the fault of the job, which goes on from its last checkpoint
+            self._leave(work, sharing)
+            return JobFailedForNow(number)
         sharing.close()
         return self._kept(work, sharing, job)
+
+    def _leave(self, work: _Work, sharing: Sharing) -> None:
+        """Forget what this process has done for a job, so that the job is taken up again as it is stored."""
+        sharing.close()
+        work.sharing, work.begun, work.started = None, False, None
 
     def _kept(self, work: _Work, sharing: Sharing, job: Job) -> JobReport:
         """Save the result of a job, unless the job will be tried again."""
@@ -356,7 +371,7 @@ class JobRunner:
             execution = self._execution(job, case, sharing, begun=begun)
             with self.services.reversals.held(job):
                 return self._scored(job, execution, case, sharing)
-        except (WaitsForResult, _RunsElsewhere):
+        except (WaitsForResult, _RunsElsewhere, DatabaseAway):  # an outage is no result of a job
             raise
         except (Conflict, InvalidTransition) as error:
             if self._has_execution(job):  # another process was faster

@@ -8,7 +8,7 @@ from typing import Any
 from wtb.application.runs.steps import Position
 from wtb.domain.checkpoint import Checkpoint, CheckpointDraft
 from wtb.domain.ids import CheckpointId
-from wtb.domain.ports import Clock, Ids, UnitOfWork
+from wtb.domain.ports import Clock, HeadMove, Ids, UnitOfWork
 from wtb.domain.state import StateDelta
 from wtb.domain.values import evolve
 
@@ -60,6 +60,5 @@ def edit_of(change: StateDelta) -> str:
 def move_head(uow: UnitOfWork, at: Position, head: Checkpoint) -> Position:
     """Make a new checkpoint the head of the branch. A request to pause or stop stays for the next step."""
     execution = at.execution.stepped(head.created_at)
-    uow.executions.advance(execution, token=at.token)
-    uow.branches.move_head(at.branch.id, head.id, expected=at.head.id)
+    uow.executions.advance(execution, token=at.token, move=HeadMove(at.branch.id, head.id, at.head.id))
     return Position(execution=execution, branch=at.branch.moved(head.id), head=head)

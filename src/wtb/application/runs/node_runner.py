@@ -31,7 +31,7 @@ from wtb.application.workspaces import PreparedCommit, Workspaces
 from wtb.domain.anchor import AnchoredCall
 from wtb.domain.checkpoint import NodeRun
 from wtb.domain.engine import Call
-from wtb.domain.errors import LeaseLost, StorageReplaced
+from wtb.domain.errors import DatabaseAway, LeaseLost, StorageReplaced
 from wtb.domain.event_catalogue import NodeRetried, ToolAwaited
 from wtb.domain.execution import Failure, Pause, PauseKind
 from wtb.domain.figures import NO_FIGURES, NOTHING, Figures, Price, Usage
@@ -293,9 +293,11 @@ class NodeRunner:
                 return Outcome(run=attempt.run, pause=cut_off(gone, run.node))
             except (LeaseLost, StorageReplaced):
                 raise  # this process must stop writing; no retry can help
-            except Exception as error:  # noqa: BLE001  a node may raise anything; it is recorded with its traceback
+            except Exception as error:  # a node may raise anything; it is recorded with its traceback
                 attempt.revoke()
                 attempt.give_back_files(error)
+                if isinstance(error, DatabaseAway):
+                    raise  # it is no failure of the node, and nothing can be recorded now
                 run = attempt.run
                 is_late = isinstance(error, RunTimeout)  # this run has no time to retry; another run may have
                 if is_late or not may_retry(node.retry, run.attempt, error):

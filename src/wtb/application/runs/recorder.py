@@ -34,7 +34,7 @@ from wtb.domain.event_catalogue import (
 from wtb.domain.events import Event
 from wtb.domain.execution import Execution, ExecutionStatus, Failure, Pause
 from wtb.domain.ids import CheckpointId, ExecutionId, NodeRunId
-from wtb.domain.ports import Clock, Ids, Storage, UnitOfWork
+from wtb.domain.ports import Clock, HeadMove, Ids, Storage, UnitOfWork
 from wtb.domain.secrets import Masker
 from wtb.domain.state import StateDelta
 from wtb.domain.values import evolve
@@ -153,15 +153,23 @@ class Recorder:
     def _moved(self, uow: UnitOfWork, at: Position, head: Checkpoint, ending: Ending | None = None) -> Position:
         """Move the head, and end the run there if it is due to end or somebody has asked for it."""
         execution = at.execution
+        move = HeadMove(at.branch.id, head.id, at.head.id)
         if ending is None:
             execution = execution.stepped(head.created_at)
-            request = uow.executions.advance(execution, token=at.token)
-            ending = None if request is None else Ending.requested(*read_request(request))
-        if ending is not None:
-            execution = self._ended(uow, execution, ending, head)
-            uow.executions.save(execution, token=at.token)
-        uow.branches.move_head(at.branch.id, head.id, expected=at.head.id)
+            request = uow.executions.advance(execution, token=at.token, move=move)
+            if request is not None:
+                execution = self._saved_end(uow, at, execution, Ending.requested(*read_request(request)), head)
+        else:
+            execution = self._saved_end(uow, at, execution, ending, head)
+            uow.branches.move_head(move.branch_id, move.head_id, expected=move.expected)
         return Position(execution=execution, branch=at.branch.moved(head.id), head=head)
+
+    def _saved_end(
+        self, uow: UnitOfWork, at: Position, execution: Execution, ending: Ending, head: Checkpoint
+    ) -> Execution:
+        execution = self._ended(uow, execution, ending, head)
+        uow.executions.save(execution, token=at.token)
+        return execution
 
     def _degraded(self, uow: UnitOfWork, at: Position, reason: str, now: datetime) -> Position:
         reason = self._masker.text(reason)

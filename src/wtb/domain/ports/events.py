@@ -14,8 +14,11 @@ EventNumber = Literal["position", "sequence"]
 class EventLog(Protocol):
     """The append-only record of events, hash-chained in each stream."""
 
-    def append(self, *events: Event) -> tuple[RecordedEvent, ...]:
-        """Record events at the end of their streams; they become visible, and reach the bus, with the commit."""
+    def append(self, *events: Event) -> Sequence[RecordedEvent]:
+        """Record events at the end of their streams; they become visible, and reach the bus, with the commit.
+
+        Look at the returned events before the unit of work ends: their numbers may be read only then.
+        """
         ...
 
     def list_events(

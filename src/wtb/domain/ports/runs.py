@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from wtb.domain.anchor import AnchoredCall
 from wtb.domain.checkpoint import Checkpoint, CheckpointDraft, NodeBoundary, NodeRun, Snapshot
@@ -30,6 +30,14 @@ class WorkflowRepository(Protocol):
         ...
 
 
+class HeadMove(NamedTuple):
+    """A move of a branch's head from one checkpoint to another."""
+
+    branch_id: BranchId
+    head_id: CheckpointId
+    expected: CheckpointId | None
+
+
 class ExecutionRepository(Protocol):
     """Executions, with optimistic locking."""
 
@@ -50,10 +58,12 @@ class ExecutionRepository(Protocol):
         """
         ...
 
-    def advance(self, execution: Execution, *, token: int | None = None) -> str | None:
+    def advance(self, execution: Execution, *, token: int | None = None, move: HeadMove | None = None) -> str | None:
         """Save an execution that has only made a step (`stepped`), and return the open request, if any (see `request`).
 
-        Raise the same errors as `save`. The lease is left alone: the heartbeat may have extended it meanwhile.
+        Raise the same errors as `save`. The lease is left alone: the heartbeat may have extended it meanwhile. `move`
+        also moves the head of its branch, as `BranchRepository.move_head` does and with its errors; together they take
+        one answer of the database instead of two. If such a step is refused, do not commit the unit of work.
         """
         ...
 

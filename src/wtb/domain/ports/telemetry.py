@@ -38,6 +38,8 @@ class Measure(StrEnum):
     """A sweep of unused data; it has no name."""
     POOL = "pool"
     """The wait for a database connection, and for the turn to write; by `read` or `write`."""
+    RETRY = "retry"
+    """A new try because the database went away, only counted; by `connect`, `unit` (of work) or `commit`."""
 
 
 class Telemetry(Protocol):

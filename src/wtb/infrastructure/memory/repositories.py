@@ -23,7 +23,7 @@ from wtb.domain.events import Event, EventType, RecordedEvent, Severity
 from wtb.domain.execution import Branch, Execution, ExecutionStatus
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId, WorkflowId
 from wtb.domain.job_origin import JobOrigin
-from wtb.domain.ports import Codec
+from wtb.domain.ports import Codec, HeadMove
 from wtb.domain.ports.events import EventNumber
 from wtb.domain.values import evolve
 from wtb.infrastructure.event_chain import (
@@ -89,10 +89,12 @@ class MemoryExecutionRepository:
         self._expected(execution, token)
         self._put(execution)
 
-    def advance(self, execution: Execution, *, token: int | None = None) -> str | None:
+    def advance(self, execution: Execution, *, token: int | None = None, move: HeadMove | None = None) -> str | None:
         stored = self._expected(execution, token)
         stepped = evolve(stored, version=execution.version, updated_at=execution.updated_at)
         self._transaction.put("executions", execution.id, stepped)
+        if move is not None:
+            MemoryBranchRepository(self._transaction).move_head(move.branch_id, move.head_id, expected=move.expected)
         return self._transaction.find("requests", execution.id) or None
 
     def _expected(self, execution: Execution, token: int | None) -> Execution:

@@ -163,13 +163,30 @@ class Transaction:
         rows = self.rows(statement, parameters)
         return rows[0] if rows else None
 
-    def insert_numbered(self, statement: str, parameters: Sequence[Any], column: str) -> int | None:
-        """Execute an INSERT … ON CONFLICT DO NOTHING and return the number of the new row; None on a conflict."""
+    def ask(self, statement: str, parameters: Sequence[Any], then: Callable[[list[Any]], None]) -> None:
+        """Execute a statement whose rows are needed only later.
+
+        `then` gets them when the transaction next waits for an answer, at the latest before the commit.
+        """
+        then(self.rows(statement, parameters))
+
+    def insert_numbered(
+        self, statement: str, parameters: Sequence[Any], column: str, then: Callable[[int | None], None]
+    ) -> None:
+        """Execute an INSERT … ON CONFLICT DO NOTHING; `then` gets the number of the new row, or None, as in `ask`."""
         if self.database.dialect != "sqlite":
-            found = self.row(f"{statement} RETURNING {column}", parameters)
-            return None if found is None else int(found[0])
-        cursor: Any = self._changed(statement, parameters)  # here RETURNING takes three times as long as the insert
-        return cursor.lastrowid if cursor.rowcount else None
+            found = f"{statement} RETURNING {column}"
+            self.ask(found, parameters, lambda rows: then(int(rows[0][0]) if rows else None))
+        else:  # here RETURNING takes three times as long as the insert
+            cursor: Any = self._changed(statement, parameters)
+            then(cursor.lastrowid if cursor.rowcount else None)
+
+    def settle(self) -> None:
+        """Wait for the answers to everything that was asked."""
+
+    def refuse(self) -> None:
+        """Keep nothing of this transaction, whatever the caller does next."""
+        self._failed = True
 
     def _attempt(self, call: Callable[..., Answer], *arguments: Any) -> Answer:
         self._check_open()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from threading import Lock
-from typing import Any
+from typing import Any, NoReturn, overload
 
 from wtb.domain.errors import Conflict
 from wtb.domain.events import Event, EventType, RecordedEvent, Severity
@@ -26,6 +27,12 @@ _INSERT = (
     "INSERT INTO wtb_events (stream, sequence, type, severity, at_us, data, hash) VALUES (?, ?, ?, ?, ?, ?, ?) "
     "ON CONFLICT DO NOTHING"
 )
+_INSERT_AFTER = (
+    "INSERT INTO wtb_events (stream, sequence, type, severity, at_us, data, hash) "
+    "SELECT ?::text, ?::bigint, ?::text, ?::text, ?::bigint, ?::text, ?::bytea "
+    "WHERE EXISTS (SELECT 1 FROM wtb_events WHERE stream = ? AND sequence = ? AND hash = ?) ON CONFLICT DO NOTHING"
+)
+"""Checks that the event before it is there: if a guess was wrong, no event that builds on it is added."""
 _LAST = "SELECT sequence, hash FROM wtb_events WHERE stream = ? ORDER BY sequence DESC LIMIT 1"
 _SELECT = (
     "SELECT b.hash, e.position, e.stream, e.sequence, e.type, e.at_us, e.data, e.hash FROM wtb_events e "
@@ -64,33 +71,52 @@ class SqlEventLog:
         self._ends: dict[str, tuple[int, bytes]] = {}
         self.appended: list[RecordedEvent] = []
 
-    def append(self, *events: Event) -> tuple[RecordedEvent, ...]:
+    def append(self, *events: Event) -> Sequence[RecordedEvent]:
         texts = [event_text(event) for event in events]  # all texts first: if one event is refused, none is added
-        added = tuple([self._append(event, text) for event, text in zip(events, texts, strict=True)])
-        self.appended += added
-        return added
+        first = len(self.appended)
+        for event, text in zip(events, texts, strict=True):
+            self._append(event, text)
+        return _Appended(self.appended, range(first, len(self.appended)), self._transaction.settle)
 
-    def _append(self, event: Event, text: str) -> RecordedEvent:
+    def _append(self, event: Event, text: str) -> None:
         known = self._ends.get(event.stream)
         if known is None:
             self._transaction.lock(event.stream)
-            known = self._known_ends.find(event.stream)
-        added = None if known is None else self._insert(event, text, *known)
-        if added is None:  # the stream is new here, or another process has added to it since
-            added = self._insert(event, text, *self._transaction.row(_LAST, (event.stream,)) or (0, b""))
-        if added is None:
-            raise Conflict(f"another process is writing events of {event.stream!r}; try again")
-        self._ends[event.stream] = added.sequence, added.hash
-        return added
+            known = self._known_ends.find(event.stream) or self._read_end(event.stream)
+        index = len(self.appended)
+        self.appended.append(_NOT_KNOWN_YET)
 
-    def _insert(self, event: Event, text: str, end: int, before: bytes) -> RecordedEvent | None:
-        """Add an event after the assumed end of its stream; None if that number is already taken."""
-        sequence = end + 1
+        def add_after_all() -> None:
+            end = self._read_end(event.stream)
+            self._insert(event, text, index, end, otherwise=partial(_give_up, event.stream))
+            self._transaction.settle()
+
+        self._insert(event, text, index, known, otherwise=add_after_all)
+
+    def _read_end(self, stream: str) -> tuple[int, bytes]:
+        end: tuple[int, bytes] = self._transaction.row(_LAST, (stream,)) or (0, b"")
+        return end
+
+    def _insert(
+        self, event: Event, text: str, index: int, end: tuple[int, bytes], *, otherwise: Callable[[], None]
+    ) -> None:
+        """Add an event after the assumed end of its stream; `otherwise` is called if the stream ends elsewhere."""
+        sequence = end[0] + 1
         at_us = to_us(event.at)
-        chain = chained(self._codec, before, event.stream, sequence, event.type.value, at_us, text)
-        row = (event.stream, sequence, event.type.value, event.severity.value, at_us, text, chain)
-        position = self._transaction.insert_numbered(_INSERT, row, "position")
-        return None if position is None else recorded(event, position, sequence, chain)
+        chain = chained(self._codec, end[1], event.stream, sequence, event.type.value, at_us, text)
+        row: tuple[Any, ...] = (event.stream, sequence, event.type.value, event.severity.value, at_us, text, chain)
+        statement = _INSERT
+        if end[0] and self._transaction.database.dialect != "sqlite":
+            statement, row = _INSERT_AFTER, (*row, event.stream, *end)
+        self._ends[event.stream] = sequence, chain
+
+        def added(position: int | None) -> None:
+            if position is None:  # another process has added to the stream since
+                otherwise()
+            else:
+                self.appended[index] = recorded(event, position, sequence, chain)
+
+        self._transaction.insert_numbered(statement, row, "position", added)
 
     def keep_learned(self) -> None:
         """Share the new ends of the streams; called after the commit."""
@@ -131,3 +157,33 @@ class SqlEventLog:
     def count_types(self, stream: str) -> dict[EventType, int]:
         rows = self._transaction.rows("SELECT type, COUNT(*) FROM wtb_events WHERE stream = ? GROUP BY type", (stream,))
         return counted_types(stream, rows)
+
+
+def _give_up(stream: str) -> NoReturn:
+    raise Conflict(f"another process is writing events of {stream!r}; try again")
+
+
+_NOT_KNOWN_YET: Any = None
+
+
+class _Appended(Sequence[RecordedEvent]):
+    """The events that a call has added. Looking at them waits for their numbers, which few callers need."""
+
+    def __init__(self, events: Sequence[RecordedEvent], places: range, wait: Callable[[], None]) -> None:
+        self._events = events
+        self._places = places
+        self._wait = wait
+
+    @overload
+    def __getitem__(self, index: int) -> RecordedEvent: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[RecordedEvent]: ...
+    def __getitem__(self, index: int | slice) -> RecordedEvent | Sequence[RecordedEvent]:
+        places = self._places[index]
+        each = places if isinstance(places, range) else range(places, places + 1)
+        if any(self._events[place] is _NOT_KNOWN_YET for place in each):
+            self._wait()
+        return self._events[places] if isinstance(places, int) else [self._events[place] for place in places]
+
+    def __len__(self) -> int:
+        return len(self._places)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,76 +11,38 @@ import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
 from wtb.domain.errors import Conflict, InvalidInput, MissingLibrary, StorageError, StorageUnavailable
+from wtb.domain.ports import NO_TELEMETRY, Measure, Telemetry
 from wtb.domain.secrets import Masker
 from wtb.infrastructure.sql.database import Database, Transaction
+from wtb.infrastructure.sql.outage import Outage
+from wtb.infrastructure.sql.pipelined import NOW, PipelinedTransaction
 
-_FRESH_S = 10
-"""How long a connection to Postgres may be idle before it is tested.
-
-A server that stops reports this at once; the network in between may drop an idle connection silently."""
-_USED_AT = "wtb_used_at"
 _PREPARE_AFTER = 5
 """How often a connection to Postgres executes a statement before the server keeps its plan."""
-_ALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 60_000}
+_PATIENCE = {
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
 """Gives up a server whose machine is gone after a minute; by default Linux waits two hours before it checks."""
+_BORN_AT = "wtb_born_at"
+_GONE = ("57P01", "57P02", "57P03", "53300")
+"""The server is being stopped, has crashed, is being started, or has no connection left."""
+_FOR_NOW = (
+    "the database system is",
+    "too many",
+    "connection slots",
+    "no more connections",
+    "server login",
+    "server conn",
+    "cannot connect to server",
+    "query_wait_timeout",
+)
+"""What Postgres and PgBouncer say when they refuse a connection only for now; libpq tells no code."""
+_BUSY = "the server takes no connections now"
 _REFUSED = "the server answers but refuses: check the user, the password, the database and its connection limit"
-
-
-class _ServerGone(StorageUnavailable):
-    """A connection that was idle is dead."""
-
-
-class PipelinedTransaction(Transaction):
-    """Sends changes without waiting for the server; the next query waits for all of them.
-
-    If a change fails, the next query fails, or at the latest the commit, which then stores nothing.
-    """
-
-    __slots__ = ("_pipeline",)
-
-    def __init__(self, database: Database, connection: sa.PoolProxiedConnection) -> None:
-        super().__init__(database, connection, connection.driver_connection)
-        self._pipeline: ExitStack | None = None
-        """Open while answers are pending, but never while the transaction ends: on closing it, psycopg asks the server
-        to flush, and PgBouncer would take a server for this that is never given back."""
-
-    def _send(self, statement: str, parameters: Sequence[Any]) -> None:
-        if self._pipeline is None:
-            self._pipeline = ExitStack()
-            self._pipeline.enter_context(self._driver.pipeline())
-        self._driver.execute(statement, parameters)
-
-    def _execute(self, statement: str, parameters: Sequence[Any]) -> Any:
-        cursor = self._driver.execute(statement, parameters)
-        self._hear()
-        return cursor
-
-    def _fetch(self, statement: str, parameters: Sequence[Any]) -> list[Any]:
-        rows: list[Any] = self._execute(statement, parameters).fetchall()
-        return rows
-
-    def _hear(self) -> None:
-        """Wait for the answers to everything that was sent."""
-        pipeline, self._pipeline = self._pipeline, None
-        if pipeline is not None:
-            pipeline.close()
-
-    def _keep(self) -> None:
-        self._hear()
-        super()._keep()
-
-    def _undo(self) -> bool:
-        # A new connection costs little. On this one, a prepared statement might fail for ever because a table was
-        # changed, or an interrupt might have left unread answers. The server rolls back when the connection closes.
-        if self._failed:
-            self._driver.close()
-            with suppress(Exception):  # psycopg would warn if it were left to the garbage collector
-                self._hear()
-            return False
-        self._hear()
-        if self._driver.info.transaction_status:  # psycopg's rollback() would forget all prepared statements
-            self._driver.execute("ROLLBACK")
-        return True
 
 
 def _prepare_where_it_lasts(connection: Any, record: object) -> None:
@@ -90,9 +50,13 @@ def _prepare_where_it_lasts(connection: Any, record: object) -> None:
 
     A pooler such as PgBouncer gives its clients a process id that is not the server's.
     """
-    connection.autocommit = True
-    (pid,) = connection.execute("SELECT pg_backend_pid()").fetchone()
-    connection.autocommit = False
+    try:
+        connection.autocommit = True
+        (pid,) = connection.execute("SELECT pg_backend_pid()").fetchone()
+        connection.autocommit = False
+    except BaseException:
+        connection.close()  # the pool would leave it to the garbage collector
+        raise
     if pid == connection.info.backend_pid:
         connection.prepare_threshold = _PREPARE_AFTER
 
@@ -109,12 +73,21 @@ class PostgresDatabase(Database):
     dialect = "postgresql"
     lock_suffix = " FOR SHARE"
 
-    def __init__(self, url: str, *, pool_size: int) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        pool_size: int,
+        outage_timeout_s: float = 0.0,
+        is_expected: bool = False,
+        telemetry: Telemetry = NO_TELEMETRY,
+    ) -> None:
         try:
             import psycopg
         except ImportError as error:
             raise MissingLibrary("Postgres needs psycopg: pip install 'workflow-test-bench[postgres]'") from error
         self._errors = psycopg.errors
+        self.driver_error = psycopg.Error
         self._advice = (
             (sa.exc.TimeoutError, "all connections are in use: raise pool_size, or end units of work sooner"),
             (psycopg.errors.DiskFull, "the disk of the server is full; everything committed before is intact"),
@@ -126,8 +99,15 @@ class PostgresDatabase(Database):
         )
         address = make_url(url)
         super().__init__(Masker().text(address.render_as_string(hide_password=True)))  # ?password= too
+        self.outage_timeout_s = outage_timeout_s
+        self._outage = Outage(self.where, outage_timeout_s)
+        self._is_expected = is_expected
+        """Whether the database should be there: it was, or another process uses it. If not, its address may be wrong,
+        and waiting for it would only keep somebody from reading so."""
+        self._telemetry = telemetry
+        self._lost_at = -math.inf
         self._texts: dict[str, str] = {}
-        alive = {name: value for name, value in _ALIVE.items() if name not in address.query}
+        alive = {name: value for name, value in _PATIENCE.items() if name not in address.query}
         self._engine = sa.create_engine(
             address.set(drivername="postgresql+psycopg"),
             pool_size=pool_size,
@@ -136,39 +116,86 @@ class PostgresDatabase(Database):
             connect_args={"prepare_threshold": None, **alive},
         )
         sa.event.listen(self._engine, "connect", _prepare_where_it_lasts)
+        sa.event.listen(self._engine, "connect", self._note_birth)
+        sa.event.listen(self._engine, "checkout", self._refuse_old)
         sa.event.listen(self._engine, "reset", _drop_unless_idle)
 
     @property
     def engine(self) -> sa.Engine:
         return self._engine
 
-    def begin(self, *, readonly: bool = False) -> Transaction:
-        """Begin a transaction; use another connection if the server was restarted since this one was last used."""
-        try:
-            return super().begin(readonly=readonly)
-        except _ServerGone:
-            self._engine.dispose()
-            return super().begin(readonly=readonly)
-
     def close(self) -> None:
         if not self._was_forked:
             self._engine.dispose()
 
     def connect(self) -> sa.PoolProxiedConnection:
+        """Take a connection; if the database is away, wait for it."""
+        while True:
+            self._outage.wait(self._ask)
+            try:
+                return self._connected()
+            except Exception as error:
+                if not self._is_expected or not self.is_lost(error):
+                    raise
+                self._outage.report(self.translated(error))
+                self._count("connect")
+
+    def _connected(self) -> sa.PoolProxiedConnection:
         connection = self._engine.raw_connection()
+        self._is_expected = True
         driver: Any = connection.driver_connection
         driver.autocommit = True  # we send BEGIN ourselves, once and with its options
         return connection
 
+    def _ask(self) -> Exception | None:
+        """Ask whether the database is there; return the error if it is away."""
+        try:
+            self._engine.raw_connection().close()
+        except Exception as error:  # noqa: BLE001  whoever wanted a connection gets the other errors
+            return self.translated(error) if self.is_lost(error) else None
+        return None
+
+    def is_lost(self, error: Exception, driver: Any = None) -> bool:
+        """Whether an error says that the database has gone away; `driver` is the connection on which it happened."""
+        if isinstance(error, sa.exc.DBAPIError) and isinstance(error.orig, Exception):
+            error = error.orig
+        if not isinstance(error, self.driver_error):
+            return False
+        if error.sqlstate is not None:
+            return error.sqlstate in _GONE or error.sqlstate.startswith("08")
+        if driver is not None:
+            return bool(driver.closed)
+        refusal = str(error).partition("FATAL:")[2]
+        is_refused = refusal and not any(reason in refusal for reason in _FOR_NOW)
+        return isinstance(error, self._errors.OperationalError) and not is_refused
+
+    def replace(self, connection: sa.PoolProxiedConnection | None, what: str) -> None:
+        """Discard a lost connection, and in time the idle ones: the server was probably stopped for all."""
+        self._count(what)
+        self._lost_at = time.monotonic()
+        self.discard(connection)
+
+    def _note_birth(self, connection: object, record: Any) -> None:
+        record.info[_BORN_AT] = time.monotonic()
+
+    def _refuse_old(self, connection: object, record: Any, proxy: object) -> None:
+        """Let the pool replace an idle connection that is older than the last loss."""
+        if record.info[_BORN_AT] <= self._lost_at:
+            raise sa.exc.DisconnectionError
+
+    def _count(self, what: str) -> None:
+        if self._telemetry.is_on:
+            self._telemetry.count(Measure.RETRY, what)
+
     def give_back(self, connection: sa.PoolProxiedConnection) -> None:
         driver: Any = connection.driver_connection
         driver.autocommit = False
-        connection.info[_USED_AT] = time.monotonic()
         connection.close()
 
-    def discard(self, connection: sa.PoolProxiedConnection) -> None:
-        connection.invalidate()
-        connection.close()
+    def discard(self, connection: sa.PoolProxiedConnection | None) -> None:
+        if connection is not None:
+            connection.invalidate()
+            connection.close()
 
     def transaction(self, connection: sa.PoolProxiedConnection) -> Transaction:
         return PipelinedTransaction(self, connection)
@@ -180,7 +207,7 @@ class PostgresDatabase(Database):
         return text
 
     def now(self, transaction: Transaction) -> datetime | None:
-        found: datetime = transaction.rows("SELECT clock_timestamp()")[0][0]
+        found: datetime = transaction.rows(NOW)[0][0]
         return found.astimezone(UTC)
 
     def has_table(self, transaction: Transaction, name: str) -> bool:
@@ -193,12 +220,10 @@ class PostgresDatabase(Database):
         return getattr(error, "sqlstate", None) is not None
 
     def _begin(self, transaction: Transaction, *, readonly: bool) -> None:
-        try:  # a reader has one view for all its statements
-            transaction.run("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY" if readonly else "BEGIN")
-            if time.monotonic() - transaction.connection.info.get(_USED_AT, math.inf) > _FRESH_S:
-                transaction.rows("SELECT 1")
-        except StorageUnavailable as error:
-            raise _ServerGone(str(error)) from error.__cause__
+        # A reader has one view for all its statements.
+        transaction.run("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY" if readonly else "BEGIN")
+        if not readonly and isinstance(transaction, PipelinedTransaction):
+            transaction.note_number()
 
     def translated(self, error: Exception) -> Exception:
         if isinstance(error, sa.exc.DBAPIError) and isinstance(error.orig, Exception):
@@ -209,7 +234,7 @@ class PostgresDatabase(Database):
         if isinstance(error, self._errors.SerializationFailure | self._errors.DeadlockDetected):
             return Conflict(f"another transaction got in the way: {reason}; try again")
         if reason.startswith("connection failed") and "FATAL:" in reason:
-            return StorageUnavailable(f"{self.where}: {reason}; {_REFUSED}")
+            return StorageUnavailable(f"{self.where}: {reason}; {_BUSY if self.is_lost(error) else _REFUSED}")
         for kind, advice in self._advice:
             if isinstance(error, kind):
                 return StorageUnavailable(f"{self.where}: {reason}; {advice}")

@@ -21,6 +21,7 @@ from wtb.domain.errors import (
 from wtb.domain.execution import Branch, Execution, ExecutionStatus, Failure, Lease, Pause
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, WorkflowId
 from wtb.domain.integrity import FaultKind
+from wtb.domain.ports import HeadMove
 from wtb.domain.values import evolve
 from wtb.infrastructure.json_text import json_text, workflow_id_of
 from wtb.infrastructure.sql.database import Transaction
@@ -120,17 +121,41 @@ class SqlExecutionRepository:
         if self._transaction.change(_SAVE_EXECUTION + fence[0], row + fence[1]) == 0:
             self._explain(execution, token)
 
-    def advance(self, execution: Execution, *, token: int | None = None) -> str | None:
+    def advance(self, execution: Execution, *, token: int | None = None, move: HeadMove | None = None) -> str | None:
         row: tuple[Any, ...] = (execution.version, to_us(execution.updated_at), execution.id, execution.version - 1)
         statement = _ADVANCE
         if token is not None:
             statement, row = _ADVANCE_FENCED, (*row, token)
-        if self._transaction.change(f"{statement} AND request IS NULL", row):
-            return None  # on SQLite RETURNING costs as much as another statement, and a request is rare
-        found = self._transaction.row(f"{statement} RETURNING request", row)
-        if found is None:
-            self._explain(execution, token)
-        request: str | None = found[0]
+        if self._transaction.database.dialect != "sqlite" and move is not None:
+            return self._advance_and_move(execution, token, (statement, row), move)
+        request: str | None = None
+        # On SQLite RETURNING costs as much as another statement, and a request is rare.
+        if not self._transaction.change(f"{statement} AND request IS NULL", row):
+            found = self._transaction.row(f"{statement} RETURNING request", row)
+            if found is None:
+                self._explain(execution, token)
+            request = found[0]
+        if move is not None:
+            SqlBranchRepository(self._transaction).move_head(move.branch_id, move.head_id, expected=move.expected)
+        return request
+
+    def _advance_and_move(
+        self, execution: Execution, token: int | None, update: tuple[str, tuple[Any, ...]], move: HeadMove
+    ) -> str | None:
+        """Do both with one wait; whether the first was refused is known only when the second has been tried."""
+        found: list[Any] = []
+        statement, row = update
+        self._transaction.ask(f"{statement} RETURNING request", row, lambda rows: found.__setitem__(slice(None), rows))
+        branches = SqlBranchRepository(self._transaction)
+        is_moved = branches.try_move(move)
+        if not found or not is_moved:
+            try:
+                if not found:
+                    self._explain(execution, token)
+                branches.explain(move)
+            finally:
+                self._transaction.refuse()
+        request: str | None = found[0][0]
         return request
 
     def _explain(self, execution: Execution, token: int | None) -> NoReturn:
@@ -328,13 +353,22 @@ class SqlBranchRepository:
         return _branch(row)
 
     def move_head(self, branch_id: BranchId, head_id: CheckpointId, *, expected: CheckpointId | None) -> None:
-        before, values = ("head_id IS NULL", ()) if expected is None else ("head_id = ?", (expected,))
+        move = HeadMove(branch_id, head_id, expected)
+        if not self.try_move(move):
+            self.explain(move)
+
+    def try_move(self, move: HeadMove) -> bool:
+        """Move a head, and return whether that was allowed."""
+        before, values = ("head_id IS NULL", ()) if move.expected is None else ("head_id = ?", (move.expected,))
         statement = f"UPDATE wtb_branches SET head_id = ?, head_seal = ? WHERE id = ? AND {before} AND {self._alive}"
-        seal = HEAD_SEAL.of((branch_id, head_id))
-        if self._transaction.change(statement, (head_id, seal, branch_id, *values, head_id)) == 0:
-            found = self.get(branch_id)
-            self._check_head(head_id)
-            raise Conflict(f"branch {found.name!r} has its head at {found.head_id!r}, not {expected!r}; read it again")
+        seal = HEAD_SEAL.of((move.branch_id, move.head_id))
+        return self._transaction.change(statement, (move.head_id, seal, move.branch_id, *values, move.head_id)) > 0
+
+    def explain(self, move: HeadMove) -> NoReturn:
+        """Raise the error that says why a head could not be moved."""
+        found = self.get(move.branch_id)
+        self._check_head(move.head_id)
+        raise Conflict(f"branch {found.name!r} has its head at {found.head_id!r}, not {move.expected!r}; read it again")
 
     def rewind(self, branch_id: BranchId, head_id: CheckpointId, *, expected: CheckpointId | None) -> None:
         self.move_head(branch_id, head_id, expected=expected)
