@@ -34,11 +34,29 @@ from wtb.application.dependencies.source_digests import Signature, SourceDigests
 from wtb.application.dependencies.sources import own_file, own_path
 from wtb.domain.observation import ANYBODY, EVERY_VARIABLE, WRITTEN, Observation, ObservedSource, SourceKind
 
-_SYSTEM = ("/proc/", "/dev/", "/sys/", "/run/", "/etc/", "/usr/", "/lib/", "/var/lib/")
+_SYSTEM = (
+    "/proc/",
+    "/sys/",
+    "/dev/",
+    "/lib/",
+    "/lib64/",
+    "/usr/lib/",
+    "/usr/lib64/",
+    "/usr/share/",
+    "/etc/ssl/",
+    "/etc/pki/",
+)
+"""Folders of the kernel, and of packages of the operating system, which count as installed."""
+_SHARED_MEMORY = "/dev/shm/"
 _IMPORTLIB = "<frozen importlib"
 _ENVIRONMENT_FILES = (os.getenv.__code__.co_filename, Mapping.get.__code__.co_filename)
 _CODE = (".py", ".pyc")
 _SOURCE_READERS = (f"{os.sep}linecache.py", f"{os.sep}tokenize.py")
+
+
+def is_system_file(name: str) -> bool:
+    """Whether a file belongs to the operating system, so that reading it is not noted."""
+    return name.startswith(_SYSTEM) and not name.startswith(_SHARED_MEMORY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +115,7 @@ class _Notes:
         if name.endswith(_CODE) and kind is SourceKind.FILE:
             # `importlib.import_module` causes no audit event. The code that loads the workflow's file is not a node.
             self.note(SourceKind.MODULE, _source_path(name), by_anybody=False)
-        if name not in self.written and not name.startswith(_SYSTEM):
+        if name not in self.written and not is_system_file(name):
             self._read.add(name)
             self.note(kind, name, signature_of(name))
 
