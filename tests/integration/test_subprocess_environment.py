@@ -52,7 +52,7 @@ def test_a_function_that_cannot_be_imported_is_refused(bench: Bench) -> None:
 
 def test_an_unknown_kind_is_refused_with_the_known_ones(bench: Bench) -> None:
     told = failure(bench, flow_of(nodes.add, "docker"), {"a": 1, "b": 2})
-    assert told == "there is no environment 'docker'; there are grpc, in_process, subprocess"
+    assert told == "there is no environment 'docker'; there are grpc, in_process, ray, subprocess"
 
 
 def test_an_interpreter_that_does_not_exist_is_named(bench: Bench) -> None:
