@@ -107,6 +107,7 @@ _PROJECT = {
 
         @flow.node(start=True, environment="subprocess")
         def work(state):
+            print("printed")
             return {"read": Path("prompt.txt").read_text()}
     """,
     "project.py": """
@@ -132,7 +133,7 @@ def test_a_batch_keeps_results_until_a_file_that_the_node_read_changes(tmp_path:
     printed = subprocess.run(
         [sys.executable, "project.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True, check=True
     )
-    assert printed.stdout.split() == ["0", "1"]
+    assert printed.stdout.split() == ["printed", "0", "1"]
 
 
 def test_a_question_fails_a_job_of_a_batch(bench: Bench) -> None:
