@@ -45,7 +45,8 @@ check: .venv/.dev  ## Lint, types, layers and all tests; installs Postgres, PgBo
 # In a process of its own: Ray takes a gigabyte, and long to start.
 .PHONY: test-ray
 test-ray: .venv/.dev  ## Part of check: the contract of runners on Ray, lost workers and drivers, at most three minutes
-	$(COMPILED) WTB_TEST_RUNNERS=ray $(PY) -m pytest -k ray tests/ray tests/integration/test_runner_contract.py
+	$(COMPILED) WTB_TEST_RUNNERS=ray $(PY) -m pytest -k ray tests/ray tests/integration/test_runner_contract.py \
+	    tests/integration/test_environment_contract.py
 
 .PHONY: quick
 quick: .venv/.dev  ## For every save, two minutes: lint, types, layers, unit and contract tests on memory and SQLite

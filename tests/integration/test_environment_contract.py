@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import RUNNERS
 from tests.integration import environment_nodes as nodes
 from wtb.bench import Bench
 from wtb.domain.environment import EnvironmentConfig
@@ -17,7 +18,8 @@ from wtb.flow import Workflow
 from wtb.infrastructure.environments.grpc_server import EnvironmentServer, ServerOptions
 from wtb.runs import Run
 
-KINDS = ["in_process", "subprocess", "grpc"]
+# Ray takes long to start: it has a process of its own, `make test-ray`.
+KINDS = ["ray"] if "ray" in RUNNERS else ["in_process", "subprocess", "grpc"]
 OUTSIDE = [kind for kind in KINDS if kind != "in_process"]
 
 
@@ -51,6 +53,8 @@ def outside(request: pytest.FixtureRequest) -> Configure:
 def _configure(request: pytest.FixtureRequest) -> Configure:
     """Return a function that makes a config of the kind under test."""
     kind = str(request.param)
+    if kind == "ray":
+        request.getfixturevalue("ray_cluster")
     where = {"address": request.getfixturevalue("address")} if kind == "grpc" else {}
     return lambda **options: EnvironmentConfig(kind=kind, **where, **options)
 

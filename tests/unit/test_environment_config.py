@@ -20,7 +20,7 @@ def flow_with(environment: Any) -> Workflow:
     return flow
 
 
-@pytest.mark.parametrize("kind", ["in_process", "subprocess"])
+@pytest.mark.parametrize("kind", ["in_process", "subprocess", "ray", "grpc"])
 @pytest.mark.parametrize(
     "option", [{"container_image": "python:3.12"}, {"network_isolation": True}, {"filesystem_isolation": True}]
 )

@@ -15,6 +15,7 @@ _PLACE = frozenset({"python", "packages", "variables", "working_folder", "timeou
 HONOURED: Mapping[str, frozenset[str]] = {
     IN_PROCESS: frozenset({"timeout_s"}),
     "subprocess": _PLACE | {"memory_gb"},
+    "ray": _PLACE | {"memory_gb", "address"},
     "grpc": _PLACE | {"memory_gb", "address", "token", "certificate"},
 }
 """The options that each kind of environment honours. It refuses the others by name."""
@@ -30,8 +31,8 @@ _REASONS = {
 class EnvironmentConfig:
     """The environment of a node: where its function runs, with which packages and variables, and within which limits.
 
-    - `kind`: `in_process` (the default for nodes), `subprocess`, `grpc`, or the name of an environment that a package
-      offers.
+    - `kind`: `in_process` (the default for nodes), `subprocess`, `ray`, `grpc`, or the name of an environment that a
+      package offers.
     - `python`: the path of another Python interpreter, for example the one of a virtual environment.
     - `packages`: what to install for the node, as for pip: `["numpy==2.1.0"]`. They come before those of this process.
       The installation is kept and used again for the same list.
@@ -40,9 +41,10 @@ class EnvironmentConfig:
     - `working_folder`: the current folder of the node; without one, it is the same as here.
     - `memory_gb`: the most memory that each process of the node may take, besides what an empty interpreter takes.
     - `timeout_s`: the node is ended if it takes longer than this.
-    - `address`, `token`, `certificate`: for `grpc`, the address of a `wtb environment-server`, its token (by default
-      `WTB_ENVIRONMENT_TOKEN`), and the file with the certificate that it is trusted by; without one, the connection
-      is not encrypted.
+    - `address`: for `grpc`, the address of a `wtb environment-server`; for `ray`, that of a cluster. Without one, Ray
+      uses the cluster that this process is connected to, or starts one on this machine.
+    - `token`, `certificate`: for `grpc`, the server's token (by default `WTB_ENVIRONMENT_TOKEN`), and the file with the
+      certificate that it is trusted by; without one, the connection is not encrypted.
     - `container_image`, `network_isolation`, `filesystem_isolation`: no environment of WTB honours them; they are
       refused by name.
     """

@@ -61,7 +61,11 @@ class NodeHost:
         """Run nodes in this thread; `on_end` is called in another one as soon as the other side is gone."""
         threading.Thread(target=self._read, args=(on_end,), name="wtb-link", daemon=True).start()
         while (work := self._work.get()) is not None:
-            self._link.send(self._made(work))
+            ended = self._made(work)
+            with suppress(Exception):  # the node may have closed them
+                sys.stdout.flush()  # the process may be killed before its next node
+                sys.stderr.flush()
+            self._link.send(ended)
 
     def _read(self, on_end: Callable[[], None]) -> None:
         while (message := self._link.receive()) is not None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import queue
 import shutil
 import tempfile
 import threading
-from base64 import b64decode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -16,16 +14,13 @@ from typing import Any
 
 from wtb.domain.environment import EnvironmentConfig
 from wtb.domain.errors import EnvironmentFailed
-from wtb.infrastructure.codecs.msgpack import MsgpackCodec
-from wtb.infrastructure.environments.file_sync import FileSync
 from wtb.infrastructure.environments.grpc_messages import OPTIONS, SERVICE, TOKEN_VARIABLE, check_grpc, packed, unpacked
-from wtb.infrastructure.environments.subprocess import PASSED, variables_of
+from wtb.infrastructure.environments.remote_link import RemoteLink
+from wtb.infrastructure.environments.subprocess import remote_config_data
 
 _CREATED_WITHIN_S = 600.0
 """How long the server may take to start an environment; it may have to install packages."""
 _ANSWERED_WITHIN_S = 60.0
-_ALONE = frozenset({"kind", "address", "token", "certificate", "timeout_s"})
-"""Options that are for the client only."""
 
 
 class GrpcEnvironment:
@@ -39,13 +34,13 @@ class GrpcEnvironment:
             )
         self._address = config.address
         self._lock = threading.Lock()
-        self._link: GrpcLink | None = None
+        self._link: RemoteLink | None = None
         self._scratch = Path(tempfile.mkdtemp(prefix="wtb-grpc-"))
         self._channel = _channel(config.address, config.certificate)
         self._metadata = _metadata(config)
         try:
             self._life = self._stream("Create", one_request=True)(
-                {"config": _config_data(config), "wtb": version("workflow-test-bench")}, metadata=self._metadata
+                {"config": remote_config_data(config), "wtb": version("workflow-test-bench")}, metadata=self._metadata
             )
             self._id = self._first_answer()["environment"]
         except BaseException:
@@ -53,12 +48,12 @@ class GrpcEnvironment:
             raise
         self.name = f"grpc {self._id} on {config.address}"
 
-    def start(self) -> GrpcLink:
+    def start(self) -> RemoteLink:
         with self._lock:
             if self._link is None:
                 call = self._stream("Execute", one_request=False)
                 metadata = (*self._metadata, ("environment", self._id))
-                self._link = GrpcLink(lambda messages: call(messages, metadata=metadata), self._scratch)
+                self._link = RemoteLink(lambda messages: _GrpcStream(call(messages, metadata=metadata)), self._scratch)
             return self._link
 
     def clean(self) -> None:
@@ -120,76 +115,23 @@ class GrpcEnvironment:
         return EnvironmentFailed(f"the environment server at {self._address} failed: {details}")
 
 
-class GrpcLink:
-    """The stream of one process on the server. It also keeps the workspace the same here and there."""
+class _GrpcStream:
+    """The answers of the server; an error of the connection ends them."""
 
-    def __init__(self, call: Callable[[Iterator[Mapping[str, Any]]], Any], scratch: Path) -> None:
-        self._outbox: queue.SimpleQueue[Mapping[str, Any] | None] = queue.SimpleQueue()
-        self._codec = MsgpackCodec()
-        self._files = FileSync(self._outbox.put, scratch)
-        self._lock = threading.Lock()
-        self._workspace_asks: set[int] = set()
-        self._is_gone = False
-        self._stream = call(iter(self._outbox.get, None))
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
 
-    def send(self, message: Mapping[str, Any]) -> bool:
-        with self._lock:
-            if "execute" in message:
-                self._files.begin()
-                # Names of files are relative to the project here and there.
-                message = {"execute": {**message["execute"], "root": ""}}
-            elif "answer" in message:
-                message = self._with_files(message)
-            self._outbox.put(message)
-        return not self._is_gone
-
-    def _with_files(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
-        if message["answer"] in self._workspace_asks and "returned" in message:
-            self._files.folder = Path(self._codec.decode(b64decode(message["returned"])))
-            message = {"answer": message["answer"], "workspace": True}
-        return self._files.outgoing(message)
-
-    def receive(self) -> Mapping[str, Any] | None:
+    def __next__(self) -> Mapping[str, Any]:
         import grpc
 
-        while not self._is_gone:
-            try:
-                message = next(self._stream)
-            except (grpc.RpcError, StopIteration):
-                break
-            with self._lock:
-                found = self._files.incoming(message, self._folder)
-                if found is not None and found.get("what") == "workspace":
-                    self._workspace_asks.add(found["ask"])
-            if found is not None:
-                return _without_variables(found)
-        self._is_gone = True
-        return None
+        try:
+            found: Mapping[str, Any] = next(self._stream)
+        except grpc.RpcError as error:
+            raise StopIteration from error
+        return found
 
-    def _folder(self) -> Path:
-        assert self._files.folder is not None
-        return self._files.folder
-
-    def close(self) -> None:
-        """End the stream."""
-        self._is_gone = True
-        self._outbox.put(None)
+    def cancel(self) -> None:
         self._stream.cancel()
-
-
-def _without_variables(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Leave out which variables of the server a node has read: this process cannot compare them."""
-    if "observed" not in message:
-        return message
-    return {**message, "observed": [each for each in message["observed"] if each[1] != "variable"]}
-
-
-def _config_data(config: EnvironmentConfig) -> dict[str, Any]:
-    """Return the config for the server, with the values of the variables."""
-    data = {key: value for key, value in config.to_data().items() if key not in _ALONE}
-    own = variables_of(config)
-    data["variables"] = {name: value for name, value in own.items() if name in config.variables or name not in PASSED}
-    return {**data, "kind": "subprocess"}
 
 
 def _metadata(config: EnvironmentConfig) -> tuple[tuple[str, str], ...]:

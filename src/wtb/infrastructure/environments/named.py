@@ -1,4 +1,4 @@
-"""Find an environment by name: `subprocess`, `grpc`, or one that a package offers."""
+"""Find an environment by name: `subprocess`, `grpc`, `ray`, or one that a package offers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from wtb.domain.environment import IN_PROCESS, EnvironmentConfig
 from wtb.domain.errors import InvalidInput
 from wtb.domain.ports import Environment
 from wtb.infrastructure.environments.grpc import GrpcEnvironment
+from wtb.infrastructure.environments.ray import RayEnvironment
 from wtb.infrastructure.environments.subprocess import SubprocessEnvironment
 
 ENTRY_POINTS = "wtb.environments"
@@ -18,6 +19,7 @@ ENTRY_POINTS = "wtb.environments"
 _OWN: dict[str, Callable[[EnvironmentConfig, Path], Environment]] = {
     "subprocess": SubprocessEnvironment,
     "grpc": GrpcEnvironment,
+    "ray": RayEnvironment,
 }
 
 

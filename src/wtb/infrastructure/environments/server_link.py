@@ -38,10 +38,11 @@ class ServerLink:
         """Pass the client's messages on to the process, until the client is gone."""
         with suppress(Exception):  # gRPC ends the iteration with an error if the client is gone
             for message in messages:
-                self._to_process(message)
+                self.take(message)
         self._outbox.put(None)
 
-    def _to_process(self, message: Message) -> None:
+    def take(self, message: Message) -> None:
+        """Pass a message of the client on to the process, once its files are here."""
         with self._lock:
             if "execute" in message:
                 self._begin()

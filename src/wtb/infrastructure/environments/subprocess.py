@@ -25,6 +25,9 @@ from wtb.infrastructure.runners.processes import how_it_ended
 PASSED = ("PATH", "HOME", "LANG")
 """The variables of this process that a node sees, besides those that its config declares."""
 
+_OF_CONNECTION = frozenset({"address", "token", "certificate", "timeout_s"})
+"""Options that another machine does not need."""
+
 _BEGIN = """
 import json, socket, sys
 number, is_same, path = json.loads(sys.argv[1])
@@ -174,6 +177,13 @@ def variables_of(config: EnvironmentConfig) -> dict[str, str]:
         else:
             raise EnvironmentFailed(f"the environment needs the variable {name}, which is not set here; set it")
     return found
+
+
+def remote_config_data(config: EnvironmentConfig) -> dict[str, Any]:
+    """Return the config of a process on another machine as plain JSON, with the values of the variables."""
+    data = {key: value for key, value in config.to_data().items() if key not in _OF_CONNECTION}
+    found = variables_of(config)
+    return {**data, "kind": "subprocess", "variables": {name: found[name] for name in config.variables}}
 
 
 def _check_ready(said: Mapping[str, Any], python: str) -> None:

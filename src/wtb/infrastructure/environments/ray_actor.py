@@ -1,0 +1,123 @@
+"""EnvironmentActor: the end of a RayEnvironment on a machine of the cluster. It runs no code of the user's."""
+
+from __future__ import annotations
+
+import os
+import platform
+import queue
+import shutil
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from wtb.domain.environment import EnvironmentConfig
+from wtb.domain.errors import EnvironmentFailed, WTBError
+from wtb.infrastructure.environments.server_link import ServerLink
+from wtb.infrastructure.environments.subprocess import SubprocessEnvironment
+
+_WAIT_S = 5.0
+"""How long a call waits for messages; then it returns without any, and the other side calls again."""
+
+
+class EnvironmentActor:
+    """Passes messages between the process of a run and a process for nodes on this machine."""
+
+    def __init__(self) -> None:
+        self._home = Path(tempfile.mkdtemp(prefix="wtb-ray-environment-"))
+        self._environment: SubprocessEnvironment | None = None
+        self._links: dict[int, tuple[ServerLink, queue.SimpleQueue[Mapping[str, Any] | None]]] = {}
+
+    def ping(self) -> bool:
+        """Answer as soon as the actor has a machine."""
+        return True
+
+    def create(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Start the environment; return the name of this machine, or why it cannot be started."""
+        return _answered(lambda: self._created(given))
+
+    def _created(self, given: Mapping[str, Any]) -> str:
+        if given["wtb"] != (ours := version("workflow-test-bench")):
+            raise EnvironmentFailed(f"the cluster has WTB {ours}, and this process {given['wtb']}; install the same")
+        _go_to_project(given)
+        self._environment = SubprocessEnvironment(EnvironmentConfig.from_data(given["config"]), self._home)
+        return platform.node()
+
+    def open(self) -> dict[str, Any]:
+        """Start a process for nodes; return the number of the link to it."""
+        return _answered(self._opened)
+
+    def _opened(self) -> int:
+        assert self._environment is not None
+        link = ServerLink(self._environment.start(), self._home)
+        outbox: queue.SimpleQueue[Mapping[str, Any] | None] = queue.SimpleQueue()
+        number = len(self._links)
+        self._links[number] = link, outbox
+
+        def collect() -> None:
+            for message in link.answers():
+                outbox.put(message)
+            outbox.put(None)
+
+        threading.Thread(target=collect, name="wtb-collect", daemon=True).start()
+        return number
+
+    def put(self, number: int, message: Mapping[str, Any]) -> bool:
+        """Take a message for the process."""
+        self._links[number][0].take(message)
+        return True
+
+    def take(self, number: int) -> list[Mapping[str, Any]] | None:
+        """Return the messages that have come from the process; None when it has ended."""
+        outbox = self._links[number][1]
+        try:
+            first = outbox.get(timeout=_WAIT_S)
+        except queue.Empty:
+            return []
+        if first is None:
+            return None
+        found = [first]
+        while not outbox.empty():
+            message = outbox.get()
+            if message is None:
+                outbox.put(None)
+                break
+            found.append(message)
+        return found
+
+    def clean(self) -> dict[str, Any]:
+        """End what the last node left running."""
+        assert self._environment is not None
+        return _answered(self._environment.clean)
+
+    def kill(self) -> dict[str, Any]:
+        """End what runs, and say how it ended."""
+        assert self._environment is not None
+        return _answered(self._environment.kill)
+
+    def end(self) -> dict[str, Any]:
+        """End the environment and remove its files."""
+        if self._environment is not None:
+            self._environment.close()
+        shutil.rmtree(self._home, ignore_errors=True)
+        return {"answer": None}
+
+
+def _answered(call: Callable[[], Any]) -> dict[str, Any]:
+    try:
+        return {"answer": call()}
+    except WTBError as error:
+        return {"refused": str(error)}
+
+
+def _go_to_project(given: Mapping[str, Any]) -> None:
+    """Work in the folder of the project: in Ray's copy of it, or in the folder itself on the same machine."""
+    import ray
+
+    if ray.get_runtime_context().runtime_env.get("working_dir"):
+        return
+    os.chdir(given["folder"])
+    sys.path[:] = [*given["path"], *(each for each in sys.path if each not in given["path"])]
