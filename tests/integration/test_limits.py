@@ -9,8 +9,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from wtb.bench import Bench
 from wtb.domain.limit_slots import LimitSlot
 from wtb.domain.limits import BreakerState, CallEnd, Limit
 from wtb.domain.workflow import RetryPolicy
+from wtb.testing.fakes import FakeClock
 
 
 class Gauge:
@@ -49,6 +52,11 @@ class Gauge:
 def slots(bench: Bench, scope: str, name: str = "api") -> list[LimitSlot]:
     with bench.services.storage.unit_of_work(readonly=True) as uow:
         return [slot for slot in uow.limits.list_slots(scope, name) if not slot.waiting]
+
+
+def all_slots(bench: Bench) -> tuple[LimitSlot, ...]:
+    with bench.services.storage.unit_of_work(readonly=True) as uow:
+        return uow.limits.list_slots("", "api")
 
 
 def flow_of(node: Any, **facts: Any) -> wtb.Workflow:
@@ -202,6 +210,47 @@ def test_a_node_whose_time_is_over_stops_waiting_and_leaves_no_slot_behind(is_as
         assert [slot.id for slot in slots(bench, "")] == [again.slot.id]
 
 
+def test_a_limit_whose_stored_state_is_damaged_starts_again(sqlite_folder: Path) -> None:
+    with Bench(folder=sqlite_folder) as bench:
+        limits, limit = bench.services.limits, Limit(8, adaptive=True, start=4)
+        limits.end(limits.take("", "api", limit, lambda: None), CallEnd.OVERLOADED, TimeoutError())
+        with bench.services.storage.unit_of_work() as uow:
+            assert [state.width for state in uow.limits.list_limits("")] == [2]
+            uow._sql.run("UPDATE wtb_limits SET breaker = 'broken'")  # type: ignore[union-attr]
+            uow.commit()
+        limits.end(limits.take("", "api", limit, lambda: None), CallEnd.SUCCEEDED)
+        with bench.services.storage.unit_of_work(readonly=True) as uow:
+            assert [state.width for state in uow.limits.list_limits("")] == [4]
+
+
+def test_a_deleted_batch_takes_its_limits_along() -> None:
+    with Bench("memory://") as bench:
+        result = run_batch(bench, lambda state: {}, 1, limits={"api": 1})
+        bench.delete_batch(result.id)
+        with bench.services.storage.unit_of_work(readonly=True) as uow:
+            assert uow.limits.list_limits(result.id) == ()
+
+
+def test_the_time_of_a_call_does_not_include_its_wait_for_a_slot(clock: FakeClock) -> None:
+    call = wtb.tool(name="limited-timed", effects="none", limit="api")(lambda: 1)
+    with Bench("memory://", limits={"api": 1}) as bench:
+        limits = bench.services.limits
+        held = limits.take("", "api", Limit(1), lambda: None)
+
+        def let_go() -> None:
+            while not any(slot.waiting for slot in all_slots(bench)):
+                time.sleep(0.001)
+            clock.advance(timedelta(seconds=1))
+            limits.end(held, CallEnd.SUCCEEDED)
+
+        thread = threading.Thread(target=let_go)
+        thread.start()
+        run = bench.run(flow_of(lambda state, ctx: {"found": ctx.tool(call)}), {})
+        thread.join()
+        (made,) = run.calls
+        assert made.ms < 1_000
+
+
 # Services that are overloaded or away
 
 
@@ -311,6 +360,7 @@ PROJECT = """
 import os
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import wtb
 
@@ -346,19 +396,29 @@ def batch_of(count, log, takes_s=0.005, limit=3):
     return wtb.BatchTest(flow, cases=cases, evaluators=["steps"], limits=limits, workers=4)
 
 
+def run_many(bench, log):
+    note(log, "ready")
+    while open(log).read().count("ready") < 2:
+        time.sleep(0.005)
+    with ThreadPoolExecutor(4) as threads:
+        runs = list(threads.map(lambda n: bench.run(flow, {"log": log, "takes_s": 0.005}), range(12)))
+    assert {run.status for run in runs} == {"completed"}
+
+
 if __name__ == "__main__":
-    url, folder, log, takes_s, limit = sys.argv[1:6]
-    batch = batch_of(24, log, float(takes_s), int(limit))
-    with wtb.Bench(url or None, folder=folder) as bench:
-        note(log, "ready")
-        bench.batch(batch)
+    what, url, folder, log = sys.argv[1:5]
+    with wtb.Bench(url or None, folder=folder, limits={"api": 3}) as bench:
+        if what == "runs":
+            run_many(bench, log)
+        else:
+            bench.batch(batch_of(4, log, 600, limit=2))
 else:
     batch = batch_of(4, "log", limit=1)
 """
 
 
 class Crowd:
-    """Processes that run one batch together, and the log of their calls."""
+    """Processes that share a store, and the log of their calls."""
 
     def __init__(self, folder: Path, url: str = "") -> None:
         self.log = folder / "log"
@@ -368,8 +428,8 @@ class Crowd:
         self._script.write_text(PROJECT)
         self._started: list[subprocess.Popen[bytes]] = []
 
-    def start(self, takes_s: float, limit: int) -> subprocess.Popen[bytes]:
-        given = (self._script, self.url, self.store, self.log, takes_s, limit)
+    def start(self, what: str) -> subprocess.Popen[bytes]:
+        given = (self._script, what, self.url, self.store, self.log)
         command = [sys.executable, *map(str, given)]
         process = subprocess.Popen(command, env=environment(), cwd=self._script.parent)
         self._started.append(process)
@@ -405,14 +465,14 @@ def crowd(request: pytest.FixtureRequest, empty_folder: Path) -> Iterator[Crowd]
 
 
 def test_two_processes_with_four_threads_each_never_make_more_calls_than_allowed(crowd: Crowd) -> None:
-    for process in [crowd.start(0.005, 3), crowd.start(0.005, 3)]:
+    for process in [crowd.start("runs"), crowd.start("runs")]:
         assert process.wait(120) == 0
-    assert len(crowd.entered()) == 24
+    assert sorted(Counter(crowd.entered()).values()) == [12, 12]
     assert crowd.most_at_a_time() <= 3
 
 
 def test_the_slots_of_a_killed_process_come_back(crowd: Crowd) -> None:
-    process = crowd.start(600, 2)
+    process = crowd.start("batch")
     while len(crowd.entered()) < 2:
         assert process.poll() is None
         time.sleep(0.01)

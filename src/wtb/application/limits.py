@@ -99,16 +99,23 @@ class Limits:
         with self._lock:
             self._held.pop(held.slot.id, None)
             line = self._lines.get((held.slot.scope, held.slot.name))
+        if not (held.limit.learns and self._given_back(held, end, error)) and not self._given_back(held):
+            _log.warning("a slot of limit %s could not be given back, and expires in a minute", held.slot.name)
+        if line is not None:
+            line.look()
+
+    def _given_back(self, held: HeldSlot, end: CallEnd | None = None, error: BaseException | None = None) -> bool:
+        """Give a slot back, and learn from the end of its call if it is given. A failure must not change its result."""
         try:
             with self._storage.unit_of_work() as uow:
-                if held.limit.learns:
+                if end is not None:
                     self._learn(uow, held, end, error)
                 uow.limits.drop([held.slot.id])
                 uow.commit()
-        except WTBError as fault:  # the call itself has ended well or badly, and this must not change its result
-            _log.warning("a slot of limit %s could not be given back, and expires: %s", held.slot.name, fault)
-        if line is not None:
-            line.look()
+        except WTBError as fault:
+            _log.debug("a slot of limit %s was not given back at once: %s", held.slot.name, fault)
+            return False
+        return True
 
     def begin(self, uow: UnitOfWork, scope: str, limits: Mapping[str, Limit]) -> None:
         """Prepare the limits of a batch that starts or continues: learned widths stay, breakers are closed."""

@@ -14,6 +14,7 @@ from wtb.domain.errors import StorageUnavailable
 from wtb.domain.limit_slots import LimitSlot
 from wtb.domain.limits import CallEnd, Limit
 from wtb.domain.ports import UnitOfWork
+from wtb.infrastructure.memory.repositories import MemoryEventLog
 from wtb.settings import Settings
 from wtb.testing.fakes import FakeClock
 
@@ -198,6 +199,17 @@ def test_a_slot_that_cannot_be_given_back_expires_and_the_call_keeps_its_result(
     assert "could not be given back, and expires" in caplog.text
     office.clock.advance(LEASE)
     office.take("b", ONE)
+
+
+def test_a_call_whose_end_cannot_be_stored_still_gives_its_slot_back(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = Limit(1, break_after=1)
+    held = office.take("a", limit)
+    with monkeypatch.context() as broken:
+        broken.setattr(MemoryEventLog, "append", _away)
+        office.end("a", held, CallEnd.OVERLOADED)
+    assert office.slots() == []
 
 
 def _away(*args: object, **options: object) -> UnitOfWork:
