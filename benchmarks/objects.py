@@ -112,7 +112,7 @@ def grown(settings: Settings) -> float:
             file.write(os.urandom(1_000_000))
         file.seek(0)
         before_mb = most_memory_mb()
-        digest = services.objects.put(file).digest  # type: ignore[arg-type]
+        digest = services.objects.put(file).digest
         services.objects.sync()
         read(services.objects, [digest])
         return most_memory_mb() - before_mb
