@@ -18,6 +18,7 @@ import wtb
 from tests.s3_server import S3Server
 from tests.services import PostgresServer
 from wtb.domain.errors import InvalidInput, MissingLibrary, StorageUnavailable
+from wtb.domain.observation import SourceKind
 from wtb.domain.ports import Storage
 from wtb.infrastructure.files.remote_contents import RemoteContents
 from wtb.infrastructure.sql.objects import BUFFER_BYTES, SqlObjectStore
@@ -372,3 +373,13 @@ class TestWorkersOnOtherMachines:
         cases = [{"id": text, "input": {"text": text}} for text in ("abc", "xyz")]
         flow = load_workflow(f"{batch_file}:flow")
         return bench.batch(flow, cases=cases, runner=f"{batch_file}:OtherMachines", workers=2, evaluators=["latency_s"])
+
+
+def test_results_do_not_depend_on_how_wtb_reaches_s3(s3_url: str, sqlite_folder: Path) -> None:
+    flow = files_of(os.urandom(50_000))
+    with wtb.Bench(folder=sqlite_folder, objects=s3_url) as bench:
+        result = bench.batch(flow, cases=[{"id": "one", "input": {}}], evaluators=["latency_s"])
+        assert result.outside == {}
+        with bench.services.storage.unit_of_work(readonly=True) as uow:
+            found = uow.observations.list_observations(result.batch.record.trace or "")
+        assert not {each.source.kind for each in found.values()} & {SourceKind.VARIABLE, SourceKind.NETWORK}

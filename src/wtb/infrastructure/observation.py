@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import source_from_cache
 from pathlib import Path
@@ -379,6 +379,21 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
 
 
 _THIS_FILE = _hook.__code__.co_filename
+
+
+@contextmanager
+def unobserved() -> Iterator[None]:
+    """Note nothing that this thread reads meanwhile: a library does WTB's own work, not a node's."""
+    before, _inside.hook = getattr(_inside, "hook", False), True
+    try:
+        yield
+    finally:
+        _inside.hook = before
+
+
+def stay_unobserved() -> None:
+    """Note nothing that this thread reads from now on."""
+    _inside.hook = True
 
 
 def _note_variable(name: str) -> None:

@@ -6,6 +6,7 @@ machine. WTB never sees them.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import importlib.util
 import re
@@ -13,11 +14,13 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache, cached_property
+from threading import Thread
 from typing import Any
 
 from wtb.domain.errors import InvalidInput, MissingLibrary, StorageUnavailable
 from wtb.domain.secrets import Masker
+from wtb.infrastructure.observation import stay_unobserved, unobserved
 
 _REQUESTS = 8
 """How many contents are sent at the same time."""
@@ -59,10 +62,12 @@ class RemoteContents:
     @cached_property
     def _place(self) -> tuple[Any, str]:
         """The file system and the path of the root; opened when it is first used, because loading takes a second."""
+        from fsspec import get_filesystem_class
         from fsspec.core import url_to_fs
 
         protocol = _protocol(self.url)
-        files, root = url_to_fs(self.url, **_OPTIONS.get(protocol, {}))
+        loop = {"loop": _own_loop()} if get_filesystem_class(protocol).async_impl else {}
+        files, root = url_to_fs(self.url, **_OPTIONS.get(protocol, {}), **loop)
         if protocol == "s3":
             files.retries = _S3_TRIES
         return files, str(root).rstrip("/")
@@ -125,14 +130,32 @@ class RemoteContents:
 
     @contextmanager
     def _told(self, what: str) -> Iterator[None]:
-        """Raise StorageUnavailable for an error of the service; the message says what to do."""
+        """Raise StorageUnavailable for an error of the service; the message says what to do.
+
+        What the library reads meanwhile, such as credentials, is no input of the node that waits for it.
+        """
         try:
-            yield
+            with unobserved():
+                yield
         except (InvalidInput, StorageUnavailable):
             raise
         except Exception as error:  # every library has its own errors
             reason = Masker().text(str(error).partition("\n")[0])
             raise StorageUnavailable(f"{what} in {self.url}: {reason}; {_advice(error)}") from error
+
+
+@cache
+def _own_loop() -> asyncio.AbstractEventLoop:
+    """Return an event loop in a thread of its own. fsspec's loop serves the user's nodes too, which are observed."""
+    loop = asyncio.new_event_loop()
+    loop.set_default_executor(ThreadPoolExecutor(2, initializer=stay_unobserved))
+    Thread(target=_run_for_ever, args=(loop,), name="wtb-objects", daemon=True).start()
+    return loop
+
+
+def _run_for_ever(loop: asyncio.AbstractEventLoop) -> None:
+    stay_unobserved()
+    loop.run_forever()
 
 
 def _protocol(url: str) -> str:
