@@ -1,6 +1,6 @@
 """Soak: a batch on a Ray cluster of three nodes that go and come while it runs, on Postgres.
 
-`make soak-ray` runs it. WTB_SOAK_JOBS is the number of jobs (300), WTB_SOAK_EVERY_S the seconds between two losses (8).
+`make soak-ray` runs it. WTB_SOAK_JOBS is the number of jobs (300), WTB_SOAK_EVERY_S the seconds between losses (20).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from wtb.parity import job_facts
 pytestmark = pytest.mark.skipif("WTB_SOAK" not in os.environ, reason="it takes minutes; `make soak-ray` runs it")
 
 JOBS = int(os.environ.get("WTB_SOAK_JOBS", "300"))
-EVERY_S = float(os.environ.get("WTB_SOAK_EVERY_S", "8"))
+EVERY_S = float(os.environ.get("WTB_SOAK_EVERY_S", "20"))
 BANK = """
 import os
 import time
