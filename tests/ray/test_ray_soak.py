@@ -97,6 +97,9 @@ name, addresses = sys.argv[1], sys.argv[2:]
 if addresses:
     import ray
 
+    import wtb.infrastructure.runners.ray
+
+    wtb.infrastructure.runners.ray._PLACED_WITHIN_S = 600  # on a busy machine, processes start slowly
     ray.init(address=addresses[0], namespace="wtb", logging_level="ERROR", log_to_driver=False)
 with wtb.Bench() as bench:
     batch = load_batch("bank.py")
