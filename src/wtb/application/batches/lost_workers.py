@@ -46,10 +46,14 @@ def over_limit(uow: UnitOfWork, job: Job, report: JobOverLimit, now: datetime) -
     nodes = _next_nodes(uow, job)
     error = Failure(
         type=report.limit.kind.value,
-        message=f"the job {report.limit.happened},{_where(nodes)} and its worker was ended. {report.limit.advice}",
+        message=f"the job {report.limit.happened}{_clause(nodes)}, and its worker was ended. {report.limit.advice}",
         node=nodes[0] if len(nodes) == 1 else None,
     )
     return _given_up(uow, job, error)
+
+
+def _clause(nodes: tuple[str, ...]) -> str:
+    return f",{_where(nodes)}" if nodes else ""
 
 
 def _where(nodes: tuple[str, ...]) -> str:

@@ -376,7 +376,7 @@ class RayRunner:
         assert self._cluster is not None
         with suppress(Exception):  # Ray may have ended it
             self._cluster.ray.kill(slot.actor)
-        slot.actor, slot.token, slot.is_placed = self._new_actor(), "", False
+        slot.actor, slot.token = self._new_actor(), ""
         self._move(slot, SlotState.STARTING)
         self._ask(slot)
 

@@ -55,7 +55,7 @@ class RaySlot:
     """When it came into its state, by the monotonic clock."""
     state: SlotState = SlotState.STARTING
     is_placed: bool = False
-    """Whether Ray found a machine for it."""
+    """Whether Ray has ever found a machine for it. If that machine is lost, the worker waits for another one."""
     token: str = ""
     """Tells the process from one that Ray started in its place."""
     name: str = ""
