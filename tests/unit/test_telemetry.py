@@ -106,7 +106,8 @@ def test_everything_that_can_be_measured_is(bench: Bench, telemetry: MemoryTelem
     run.redo()
     bench.batch(calling(), cases=[{"id": "a", "input": {}}], evaluators=["steps"], name="batch")
     bench.services.retention.sweep()
-    assert {measure for measure in Measure if telemetry.total(measure).count} == set(Measure)
+    measured = {measure for measure in Measure if telemetry.total(measure).count}
+    assert measured == set(Measure) - {Measure.RETRY}  # that needs an outage: see test_lost_connections
     assert counts(telemetry, Measure.ROLLBACK) == {"rollback": 1, "redo": 1}
     assert counts(telemetry, Measure.JOB) == {"baseline": 1}
     assert set(counts(telemetry, Measure.POOL)) == {"read", "write"}
