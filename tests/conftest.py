@@ -20,6 +20,7 @@ from tests.services import PgBouncer, PostgresServer
 from wtb.application.tool_registry import TOOLS
 from wtb.domain.ports import Storage
 from wtb.infrastructure.codecs.msgpack import MsgpackCodec
+from wtb.infrastructure.codecs.types import REGISTERED
 from wtb.infrastructure.events.bus import QueueEventBus
 from wtb.infrastructure.memory.unit_of_work import MemoryStorage
 from wtb.infrastructure.sql import schema
@@ -93,6 +94,13 @@ def _own_tools(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPat
         module = getattr(tool.function, "__module__", None) if name not in known else None
         if module is not None and (getattr(sys.modules.get(module), "__file__", None) or "").startswith(written):
             del sys.modules[module]
+
+
+@pytest.fixture
+def no_registered_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget the classes that other test modules have registered here: worker processes do not know them."""
+    monkeypatch.setattr(REGISTERED, "_by_name", {})
+    monkeypatch.setattr(REGISTERED, "_names", {})
 
 
 @pytest.fixture

@@ -196,6 +196,17 @@ class PgBouncer:
         _stop(self._process, signal.SIGTERM, signal.SIGKILL)
         self._start(self._folder, port=self.port)
 
+    def connections(self, database: str) -> tuple[int, int]:
+        """Return how many clients are connected to a database, and how many connections to the server they share."""
+        assert self._folder is not None
+        url = f"postgresql://{self._folder.name}@{HOST}:{self.port}/pgbouncer"
+        with psycopg.ClientCursor(psycopg.connect(url, autocommit=True)) as console, console.connection:
+            clients, servers = (
+                [row for row in console.execute(show).fetchall() if row[2] == database]
+                for show in ("SHOW CLIENTS", "SHOW SERVERS")
+            )
+        return len(clients), len(servers)
+
     def url(self, database: str = "postgres") -> str:
         """Where to connect. psycopg needs `prepare_threshold=None`: statements do not follow a client."""
         return f"postgresql://{SUPERUSER}@{HOST}:{self.port}/{database}"

@@ -21,7 +21,6 @@ from wtb.application.batches.attempt import Progress
 from wtb.batches import load_batch
 from wtb.bootstrap import bootstrap
 from wtb.domain.ports.telemetry import Measure
-from wtb.infrastructure.codecs.types import REGISTERED
 from wtb.infrastructure.telemetry import MemoryTelemetry
 
 STORY = """
@@ -116,15 +115,8 @@ class Project:
         return {int(line.partition(" ")[0]) for line in self.log.read_text().splitlines()}
 
 
-@pytest.fixture(autouse=True)
-def _no_classes_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Classes that other test modules have registered here are not registered in the workers."""
-    monkeypatch.setattr(REGISTERED, "_by_name", {})
-    monkeypatch.setattr(REGISTERED, "_names", {})
-
-
 @pytest.fixture(params=RUNNERS)
-def project(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+def project(request: pytest.FixtureRequest, tmp_path: Path, no_registered_classes: None) -> Any:
     if request.param == "ray":
         request.getfixturevalue("ray_cluster")
     with wtb.Bench(folder=tmp_path / "wtb") as bench:
