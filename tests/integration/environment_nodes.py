@@ -218,3 +218,14 @@ def imported(state: Any) -> Mapping[str, Any]:
     import environment_sample  # type: ignore[import-not-found]
 
     return {"value": environment_sample.VALUE, "file": environment_sample.__file__, "folder": str(Path.cwd())}
+
+
+def limited(state: Mapping[str, Any], ctx: Any) -> dict[str, Any]:
+    """Call a service that is away, in the block of a limit, with another block of the same limit inside."""
+    with ctx.limit("service"), ctx.limit("service"):
+        raise ConnectionError("the service is away")
+
+
+async def limited_async(state: Mapping[str, Any], ctx: Any) -> dict[str, Any]:
+    async with ctx.limit("service"):
+        raise ConnectionError("the service is away")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import wtb
 from tests.conftest import RUNNERS
 from tests.integration import environment_nodes as nodes
 from wtb.bench import Bench
@@ -217,3 +218,17 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
+
+
+@pytest.mark.parametrize("function", [nodes.limited, nodes.limited_async])
+def test_a_limit_holds_and_its_breaker_opens(bench: Bench, kind: Configure, function: Callable[..., Any]) -> None:
+    result = bench.batch(
+        flow_of(function, kind()),
+        name=f"{kind().kind} {function.__name__}",
+        cases=[{"id": each, "input": {"a": each}} for each in "ab"],
+        evaluators=["steps"],
+        workers=1,
+        limits={"service": wtb.Limit(1, break_after=1, cool_down_s=600)},
+    )
+    assert sorted(str(job.error and job.error["type"]) for job in result.results) == ["CircuitOpen", "ConnectionError"]
+    assert [limit.held for limit in result.limits] == [0]

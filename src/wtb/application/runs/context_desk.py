@@ -119,6 +119,10 @@ class ContextDesk:
     def _step(self, number: int, *, key: str, args: list[Any]) -> Any:
         return self._context.step(key, lambda *args: self._called_there(number), *args)
 
+    def _limit(self, number: int, *, name: str) -> None:
+        with self._context.limit(name):
+            self._called_there(number)
+
     def _workspace(self, number: int) -> str:
         return str(self._context.workspace)
 
@@ -143,6 +147,7 @@ _ANSWERS: Mapping[str, Callable[..., Any]] = {
     "atool": ContextDesk._atool,
     "function": ContextDesk._function,
     "step": ContextDesk._step,
+    "limit": ContextDesk._limit,
     "workspace": ContextDesk._workspace,
     "usage": ContextDesk._usage,
     "emit": ContextDesk._emit,

@@ -14,6 +14,7 @@ import random
 import threading
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
@@ -193,6 +194,10 @@ class RemoteContext:
         assert callable(tool)
         return await self._acalled("function", _described(tool, args, kwargs, key), lambda: tool(*args, **kwargs), tool)
 
+    def limit(self, name: str) -> RemoteLimitBlock:
+        """Hold a slot of a limit in a block: `with ctx.limit("openai"):`, or `async with` in async nodes."""
+        return RemoteLimitBlock(self._requests, name)
+
     def step(self, key: str, function: Callable[..., Any], *args: Any) -> Any:
         """Call a function whose result may differ each time, and record its result under `key`."""
         if inspect.iscoroutinefunction(function):
@@ -233,6 +238,43 @@ class RemoteContext:
             finally:
                 _INSIDE.reset(token)
         return await in_thread(self._requests.ended, number)
+
+
+class RemoteLimitBlock:
+    """Lets the process of the run hold a slot while a block runs here; that process also hears how the block ended."""
+
+    def __init__(self, requests: Requests, name: str) -> None:
+        self._requests = requests
+        self._name = name
+
+    def __enter__(self) -> None:
+        self._token = _INSIDE.set(self._begun())
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        _INSIDE.reset(self._token)
+        self._end(error)
+
+    async def __aenter__(self) -> None:
+        self._token = _INSIDE.set(await in_thread(self._begun))
+
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        _INSIDE.reset(self._token)
+        await in_thread(self._end, error)
+
+    def _begun(self) -> int:
+        self._number = self._requests.begun("limit", {"name": self._name})
+        if not self._requests.must_call(self._number):
+            self._requests.ended(self._number)  # raises why there is no slot
+        return self._number
+
+    def _end(self, error: BaseException | None) -> None:
+        if error is None:
+            self._requests.called(self._number, None)
+            self._requests.ended(self._number)
+            return
+        self._requests.failed(self._number, error)
+        with suppress(Exception, Interruption):  # it is the same error, which goes on from here
+            self._requests.ended(self._number)
 
 
 def _registered(tool: str | Callable[..., Any]) -> str | None:
