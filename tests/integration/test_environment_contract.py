@@ -185,6 +185,7 @@ def test_the_variables_of_this_process_do_not_pass(
     assert "s3cret-value" not in str(seen)
 
 
+@pytest.mark.usefixtures("no_registered_classes")  # their modules would take memory, too
 def test_a_node_that_takes_too_much_memory_fails_alone(bench: Bench, outside: Configure) -> None:
     config = outside(memory_gb=0.25)
     found = failure(run(bench, nodes.take_memory, config, given={"gb": 1}))

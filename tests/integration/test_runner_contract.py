@@ -115,8 +115,11 @@ class Project:
         return {int(line.partition(" ")[0]) for line in self.log.read_text().splitlines()}
 
 
+pytestmark = pytest.mark.usefixtures("no_registered_classes")
+
+
 @pytest.fixture(params=RUNNERS)
-def project(request: pytest.FixtureRequest, tmp_path: Path, no_registered_classes: None) -> Any:
+def project(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     if request.param == "ray":
         request.getfixturevalue("ray_cluster")
     with wtb.Bench(folder=tmp_path / "wtb") as bench:
