@@ -74,16 +74,18 @@ class RayWorker:
         return worker
 
     def run(self, number: int) -> dict[str, Any]:
-        """Run a job; return its report and what else there is to report, or that the job was withdrawn."""
-        assert self._worker is not None
+        """Run a job; return its report and what else there is to report, or that the job was withdrawn.
+
+        A process that Ray has started in the place of another one says so: it has not joined the batch.
+        """
+        if self._worker is None:
+            return {"restarted": number}
         with self._turn:
             if number in self._withdrawn:
                 self._withdrawn.discard(number)
                 return {"withdrawn": number}
-            self._begun.add(number)
+            self._begun = {number}  # it stays there: whoever asks for it back too late must not get it
         report = report_data(reported(self._worker, number))
-        with self._turn:
-            self._begun.discard(number)
         more, self._settled[:] = [report_data(ResultSettled(key)) for key in self._settled], []
         if (measured := self._measurements.taken()) is not None:
             more.append(report_data(measured))

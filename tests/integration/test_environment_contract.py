@@ -185,6 +185,15 @@ def test_the_variables_of_this_process_do_not_pass(
     assert "s3cret-value" not in str(seen)
 
 
+def test_a_variable_with_another_value_needs_another_environment(
+    bench: Bench, outside: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = outside(variables={"REGION": None})
+    for region in ("north", "south"):
+        monkeypatch.setenv("REGION", region)
+        assert run(bench, nodes.show_variables, config).state["variables"]["REGION"] == region
+
+
 @pytest.mark.usefixtures("no_registered_classes")  # their modules would take memory, too
 def test_a_node_that_takes_too_much_memory_fails_alone(bench: Bench, outside: Configure) -> None:
     config = outside(memory_gb=0.25)

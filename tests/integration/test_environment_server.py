@@ -80,6 +80,12 @@ def test_nothing_about_the_token_is_stored() -> None:
     assert "right-token" not in repr(config)
 
 
+def test_nothing_is_sent_unencrypted_to_another_machine(tmp_path: Path) -> None:
+    config = EnvironmentConfig(kind="grpc", address="gpu.example.org:7878")
+    with pytest.raises(EnvironmentFailed, match="unencrypted; give the server's certificate"):
+        GrpcEnvironment(config, tmp_path)
+
+
 def test_a_connection_can_be_encrypted(tmp_path: Path) -> None:
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]

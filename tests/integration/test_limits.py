@@ -23,6 +23,7 @@ import pytest
 import wtb
 from tests.shell import environment
 from wtb.bench import Bench
+from wtb.domain.errors import InvalidInput
 from wtb.domain.limit_slots import LimitSlot
 from wtb.domain.limits import BreakerState, CallEnd, Limit
 from wtb.domain.workflow import RetryPolicy
@@ -141,6 +142,19 @@ def test_a_call_inside_a_block_of_the_same_limit_needs_no_second_slot() -> None:
     def work(state: Any, ctx: Any) -> dict[str, Any]:
         with ctx.limit("api"):
             return {"found": ctx.tool(inner)}
+
+    with Bench("memory://") as bench:
+        assert run_batch(bench, work, 1, limits={"api": 1}).status == "completed"
+
+
+def test_a_block_in_use_is_not_entered_again() -> None:
+    def work(state: Any, ctx: Any) -> dict[str, Any]:
+        block = ctx.limit("api")
+        with block:
+            pass
+        with block, pytest.raises(InvalidInput, match=r"is in use; call ctx\.limit anew"):
+            block.__enter__()
+        return {"found": 1}
 
     with Bench("memory://") as bench:
         assert run_batch(bench, work, 1, limits={"api": 1}).status == "completed"

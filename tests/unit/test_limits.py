@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.error import URLError
 
 import pytest
 
@@ -175,6 +176,13 @@ def test_late_calls_do_not_close_an_open_breaker() -> None:
     assert after(state, BREAKING, CallEnd.OVERLOADED, now_s=20).until == state.until
 
 
+def test_a_late_trial_does_not_open_a_breaker_that_another_trial_closed() -> None:
+    state = after(first(BREAKING), BREAKING, *[CallEnd.OVERLOADED] * 3)
+    trial = state.admitted(BREAKING, NOON + timedelta(seconds=30))
+    closed = after(trial, BREAKING, CallEnd.SUCCEEDED, is_trial=True)
+    assert after(closed, BREAKING, CallEnd.OVERLOADED, now_s=120, is_trial=True).breaker is BreakerState.CLOSED
+
+
 def test_a_batch_that_is_run_again_keeps_its_width_and_closes_its_breaker() -> None:
     limit = replace(ADAPTIVE, break_after=1)
     state = after(first(limit), limit, CallEnd.OVERLOADED)
@@ -236,6 +244,19 @@ def test_the_cause_of_an_error_counts() -> None:
     error = RuntimeError("the search failed")
     error.__cause__ = ServiceError(status_code=429)
     assert is_overload(error)
+
+
+def test_the_reason_that_urllib_names_counts() -> None:
+    assert is_overload(URLError(ConnectionRefusedError(111, "refused")))
+    assert not is_overload(URLError("unknown url type"))
+
+
+def test_an_error_that_was_raised_while_another_was_handled_counts() -> None:
+    error = RuntimeError("the client gave up")
+    error.__context__ = ConnectionResetError()
+    assert is_overload(error)
+    error.__suppress_context__ = True
+    assert not is_overload(error)
 
 
 def test_the_database_behind_an_error_of_wtb_is_not_the_service() -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from wtb.domain.errors import WTBError
+from wtb.domain.errors import ConnectionLost, WTBError
 from wtb.domain.event_body import EventBody
 from wtb.domain.event_catalogue import BreakerClosed, BreakerOpened, LimitChanged
 from wtb.domain.events import SYSTEM_STREAM, Event
@@ -86,7 +86,7 @@ class Limits:
         """Wait for a slot and return it; raise CircuitOpen if the breaker is open."""
         with self._lock:
             line = self._lines.setdefault((scope, name), _Line())
-        held = line.wait(lambda waiting: self._try(scope, name, limit, waiting), check)
+        held = line.wait(lambda waiting: self._tried(scope, name, limit, waiting, check), check)
         with self._lock:
             self._held[held.slot.id] = held
             if self._keeper is None:
@@ -123,6 +123,14 @@ class Limits:
         for name, limit in limits.items():
             state = known.get(name)
             uow.limits.save(LimitState.first(scope, name, limit) if state is None else state.begun(limit))
+
+    def _tried(self, scope: str, name: str, limit: Limit, waiting: int, check: Check) -> HeldSlot | _Busy:
+        """Like `_try`, again if the connection is lost: others change the slots, so it cannot be repeated as it was."""
+        while True:
+            try:
+                return self._try(scope, name, limit, waiting)
+            except ConnectionLost:
+                check()
 
     def _try(self, scope: str, name: str, limit: Limit, waiting: int) -> HeldSlot | _Busy:
         """Take a slot if there is one; otherwise note that this many calls of this process wait."""

@@ -213,7 +213,7 @@ class LimitState:
         if limit.adaptive and (self.narrowed_at is None or began_at > self.narrowed_at):
             state = evolve(state, width=max(limit.least, self.width // 2), narrowed_at=now)
         opens = self.breaker is BreakerState.CLOSED and state.failures >= (limit.break_after or 0)
-        if limit.break_after is not None and (opens or is_trial):
+        if limit.break_after is not None and (opens or (is_trial and self.breaker is BreakerState.TRIAL)):
             until = now + timedelta(seconds=limit.cool_down_s)
             state = evolve(state, breaker=BreakerState.OPEN, until=until)
         return state

@@ -39,7 +39,15 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         if found is None:
             return
         yield found
-        found = found.__cause__
+        found = _cause(found)
+
+
+def _cause(error: BaseException) -> BaseException | None:
+    """Return what led to an exception; urllib names it as a reason, requests only raises while handling it."""
+    reason = _read(error, "reason")
+    if isinstance(reason, BaseException):
+        return reason
+    return error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
 def _has_status(error: BaseException) -> bool:

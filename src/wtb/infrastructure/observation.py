@@ -276,7 +276,7 @@ def _readers(frame: FrameType | None, kind: SourceKind) -> list[CodeType | None]
     if kind is SourceKind.VARIABLE and _is_for_python(frame):
         return []
     found: dict[int, CodeType | None] = {}  # by id: hashing code would hash all its parts
-    is_for_a_run = has_met_wtb = False
+    is_for_a_run = has_met_wtb = is_of_ray = False
     while frame is not None:  # keep this cheap: it runs for every frame of every read
         code = frame.f_code
         owner = _KINDS.get(code.co_filename) or _kind(code.co_filename)
@@ -288,14 +288,13 @@ def _readers(frame: FrameType | None, kind: SourceKind) -> list[CodeType | None]
                 return []
             has_met_wtb = True
         elif owner == _RAY:
-            if not found and not has_met_wtb:
-                return []
+            is_of_ray = is_of_ray or not (found or has_met_wtb)
         elif owner != _PYTHON:
             if owner == _IMPORT and not found and kind is not SourceKind.MODULE and not _is_data(frame):
                 return []
             is_for_a_run = True
         frame = frame.f_back
-    return list(found.values()) or [None]
+    return list(found.values()) or ([] if is_of_ray else [None])
 
 
 def _is_for_python(frame: FrameType | None) -> bool:

@@ -253,10 +253,8 @@ class BatchAttempt:
             case JobFailedForNow(number, failed_nodes):
                 self.progress.failed_nodes += failed_nodes
                 self._schedule.again(number)
-            case JobLost(number):
-                self._lost(jobs, news)
-            case JobOverLimit():
-                self._take(jobs, jobs.over_limit(news))
+            case JobLost() | JobOverLimit():
+                self._interrupted(jobs, news)
             case WorkMeasured():
                 self._measure(news)
             case WorkerReady() | WorkerLost() | WorkerEnded():
@@ -272,6 +270,16 @@ class BatchAttempt:
                 self._stop.set()
                 self._schedule.broke(number)
                 jobs.drop(number)
+
+    def _interrupted(self, jobs: Jobs, report: JobLost | JobOverLimit) -> None:
+        """Handle the end of a job's worker. If the store does not answer, the batch stops; the job stays as it is."""
+        try:
+            if isinstance(report, JobLost):
+                self._lost(jobs, report)
+            else:
+                self._take(jobs, jobs.over_limit(report))
+        except StorageUnavailable as error:
+            self._take(jobs, JobBroke(report.number, error))
 
     def _lost(self, jobs: Jobs, report: JobLost) -> None:
         """Let another worker continue a job, unless the job has lost too many workers."""

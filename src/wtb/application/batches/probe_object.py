@@ -7,11 +7,14 @@ the batch stores an object that nobody else has, and each worker reads it before
 from __future__ import annotations
 
 import io
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from wtb.domain.errors import InvalidInput, ObjectNotFound, WTBError
 from wtb.domain.ports import ObjectStore
+
+_AGAIN_S = 60.0
 
 
 @contextmanager
@@ -19,11 +22,24 @@ def probe_object(objects: ObjectStore, attempt_id: str) -> Iterator[str]:
     """Store a probe for the length of a block; the block gets its digest."""
     digest = objects.put(io.BytesIO(_content(attempt_id))).digest
     objects.sync()
+    ended = threading.Event()
+    keeper = threading.Thread(target=_keep, args=(objects, attempt_id, ended), name="wtb-probe", daemon=True)
+    keeper.start()
     try:
         yield digest.hex()
     finally:
+        ended.set()
+        keeper.join()
         with suppress(WTBError):  # a sweep removes it later
             objects.delete(digest)
+
+
+def _keep(objects: ObjectStore, attempt_id: str, ended: threading.Event) -> None:
+    """Put the probe again now and then: nothing refers to it, so a sweep would remove it during a long batch."""
+    while not ended.wait(_AGAIN_S):
+        with suppress(WTBError):
+            objects.put(io.BytesIO(_content(attempt_id)))
+            objects.sync()
 
 
 def check_probe(objects: ObjectStore, digest: str, attempt_id: str, host: str) -> None:

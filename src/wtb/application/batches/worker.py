@@ -59,7 +59,12 @@ class BatchWorker:
         if job.status is not JobStatus.PENDING:
             return JobRunsElsewhere(number)
         self._jobs.take(job)
-        report = self._jobs.run(number)
+        try:
+            report = self._jobs.run(number)
+        except BaseException:  # as when the database is away: jobs that wait for its results must not wait for ever
+            self._jobs.drop(number)
+            self._jobs.forget(number)
+            raise
         if isinstance(report, JobWaits):
             self._jobs.let_go(number)
         else:

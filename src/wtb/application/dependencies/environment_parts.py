@@ -19,7 +19,7 @@ def environment_parts(config: EnvironmentConfig | None) -> dict[str, Any]:
     """Return the parts by name; empty for a node that runs in this process. Limits do not change a result."""
     if config is None or config.is_in_process:
         return {}
-    python = platform.python_version() if config.python is None else _version_of(config.python)
+    python = platform.python_version() if config.python is None else version_of(config.python)
     return {
         "the kind of its environment": config.kind,
         "the Python of its environment": (config.python, python),
@@ -36,7 +36,7 @@ def _digest(config: EnvironmentConfig, name: str) -> str | None:
 
 
 @functools.cache
-def _version_of(python: str) -> str | None:
+def version_of(python: str) -> str | None:
     """Return the version of an interpreter; None if it cannot be asked, which is reported when the node runs."""
     show = "import platform; print(platform.python_version())"
     try:

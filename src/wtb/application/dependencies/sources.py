@@ -198,8 +198,9 @@ def own_file(module: str) -> str | None:
     return None if file is None else own_path(file)
 
 
+@functools.cache
 def own_path(file: str) -> str | None:
-    """Return the real path of a module's file if it is the user's own."""
+    """Return the real path of a module's file if it is the user's own. Every run asks this for all loaded modules."""
     return os.path.realpath(file) if file.endswith(".py") and is_own_file(file) else None
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 import threading
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -67,8 +69,8 @@ class Environments:
         self, node: Node, state: StateView, context: Context | None, timeout_s: float | None, caller: Runs
     ) -> Mapping[str, Any]:
         """Run the function of a node in its environment, and return its update."""
-        config = node.environment
-        assert config is not None
+        assert node.environment is not None
+        config = _with_values(node.environment)
         work = self._work_of(node, state, context)
         environment = self._taken(config)
         call = _EnvironmentCall(node, config, environment, least(timeout_s, config.timeout_s))
@@ -87,7 +89,11 @@ class Environments:
 
     def _raise(self, call: _EnvironmentCall, data: Mapping[str, Any]) -> NoReturn:
         """Raise the error of a node. A process that ran out of memory gives way to a new one."""
-        error = error_from_data(data, self._codec)
+        try:
+            error = error_from_data(data, self._codec)
+        except WTBError:  # a class that only the environment knows
+            self._give_back_after(call)
+            raise
         if isinstance(error, MemoryError) and call.config.memory_gb is not None:
             call.has_ended_well = False
             self._give_back_after(call)
@@ -147,7 +153,11 @@ class Environments:
 
     def _give_back(self, config: EnvironmentConfig, environment: Environment) -> None:
         """Keep an environment for the next node, without anything that the last one left running."""
-        environment.clean()
+        try:
+            environment.clean()
+        except EnvironmentFailed:
+            self._destroy(config, environment, "it did not answer")
+            return
         config = _without_timeout(config)
         with self._lock:
             self._idle.append((config, environment))
@@ -254,7 +264,8 @@ class _EnvironmentCall:
             if self.has_ended_well:
                 return  # the environment may run another node by now
             self._is_late = True
-        self.environment.kill()
+        with suppress(EnvironmentFailed):  # it does not answer; its link is closed, so the node has ended for us
+            self.environment.kill()
 
     def _lost(self) -> NoReturn:
         """Raise the error of a node whose process ended by itself."""
@@ -265,6 +276,12 @@ class _EnvironmentCall:
     def out_of_memory(self) -> OutOfMemory:
         """Return the error of a node that took too much memory."""
         return OutOfMemory(f"node {self._node.name!r} was ended: it took more than {self.config.memory_gb:g} GB")
+
+
+def _with_values(config: EnvironmentConfig) -> EnvironmentConfig:
+    """Return a config with the values that variables have here now: another value needs another environment."""
+    given = config.variables.items()
+    return replace(config, variables={name: os.environ.get(name) if value is None else value for name, value in given})
 
 
 def _without_timeout(config: EnvironmentConfig) -> EnvironmentConfig:

@@ -16,6 +16,7 @@ from types import TracebackType
 
 from wtb.application.limits import Check, HeldSlot, Limits
 from wtb.application.runs.threads import in_background, in_thread
+from wtb.domain.errors import InvalidInput
 from wtb.domain.limits import CallEnd, Limit
 from wtb.domain.ports import UnitOfWork
 
@@ -137,21 +138,29 @@ class LimitBlock:
         self._async: AbstractAsyncContextManager[None] | None = None
 
     def __enter__(self) -> None:
+        self._check_unused()
         self._sync = self._limits.hold(self._name, self._check)
         self._sync.__enter__()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
-        assert self._sync is not None
-        return self._sync.__exit__(kind, error, traceback)
+        block, self._sync = self._sync, None
+        assert block is not None
+        return block.__exit__(kind, error, traceback)
+
+    def _check_unused(self) -> None:
+        if self._sync is not None or self._async is not None:
+            raise InvalidInput(f"this block of limit {self._name!r} is in use; call ctx.limit anew for each block")
 
     async def __aenter__(self) -> None:
+        self._check_unused()
         self._async = self._limits.ahold(self._name, self._check)
         await self._async.__aenter__()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
-        assert self._async is not None
-        return await self._async.__aexit__(kind, error, traceback)
+        block, self._async = self._async, None
+        assert block is not None
+        return await block.__aexit__(kind, error, traceback)

@@ -13,7 +13,7 @@ import stat
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, BinaryIO
 
 from wtb.domain.errors import UnsafePath
 
@@ -78,7 +78,7 @@ class FileSync:
         here = {entry[1]: path for path, entry in self._known.items() if entry[0] == "file"}
         wanted = {entry[1] for entry in message["files"].values() if entry is not None and entry[0] == "file"}
         for digest in wanted & here.keys():  # a copy or a renamed file: its content is here already
-            self._keep_copy(digest, folder / here[digest])
+            self._keep_copy(digest, folder, here[digest])
         missing = sorted(digest for digest in wanted if not self._blob(digest).exists())
         if not missing:
             return self._applied(message, folder)
@@ -94,6 +94,9 @@ class FileSync:
             self._known.pop(path, None)
         for path in sorted(path for path, entry in changes.items() if entry is not None):
             self._known[path] = self._put(_inside(folder, path), tuple(changes[path]))
+            if changes[path][0] != "folder":
+                for below in [each for each in self._known if each.startswith(f"{path}/")]:
+                    del self._known[below]
         if not self._held:
             shutil.rmtree(self._scratch, ignore_errors=True)
         return {key: value for key, value in message.items() if key != "files"}
@@ -149,7 +152,7 @@ class FileSync:
         assert self.folder is not None
         for digest in digests:
             if digest in paths:
-                with (self.folder / paths[digest]).open("rb") as file:
+                with _opened(self.folder, paths[digest]) as file:
                     self._send({"blob": digest, "data": ""})
                     while piece := file.read(_CHUNK):
                         self._send({"blob": digest, "data": b64encode(piece).decode()})
@@ -165,9 +168,10 @@ class FileSync:
         with self._blob(digest).open("ab" if piece else "wb") as file:  # an empty piece is the beginning
             file.write(piece)
 
-    def _keep_copy(self, digest: str, path: Path) -> None:
+    def _keep_copy(self, digest: str, folder: Path, path: str) -> None:
         self._scratch.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, self._blob(digest))
+        with _opened(folder, path) as source, self._blob(digest).open("wb") as copy:
+            shutil.copyfileobj(source, copy)
 
 
 def _inside(folder: Path, path: str) -> Path:
@@ -181,6 +185,11 @@ def _inside(folder: Path, path: str) -> Path:
         if place.is_symlink() or not place.is_dir():
             raise UnsafePath(path, "it leads through a link or a file")
     return place / parts[-1]
+
+
+def _opened(folder: Path, path: str) -> BinaryIO:
+    """Open a file of the folder; raise UnsafePath or OSError if a link has come in its way."""
+    return os.fdopen(os.open(_inside(folder, path), os.O_RDONLY | os.O_NOFOLLOW), "rb")
 
 
 def _remove(path: Path) -> None:

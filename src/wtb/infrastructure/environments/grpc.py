@@ -14,7 +14,15 @@ from typing import Any
 
 from wtb.domain.environment import EnvironmentConfig
 from wtb.domain.errors import EnvironmentFailed
-from wtb.infrastructure.environments.grpc_messages import OPTIONS, SERVICE, TOKEN_VARIABLE, check_grpc, packed, unpacked
+from wtb.infrastructure.environments.grpc_messages import (
+    OPTIONS,
+    SERVICE,
+    TOKEN_VARIABLE,
+    check_grpc,
+    is_local,
+    packed,
+    unpacked,
+)
 from wtb.infrastructure.environments.remote_link import RemoteLink
 from wtb.infrastructure.environments.subprocess import remote_config_data
 
@@ -62,10 +70,11 @@ class GrpcEnvironment:
     def kill(self) -> str:
         with self._lock:
             link, self._link = self._link, None
-        how = str(self._ask("Kill")["killed"])
-        if link is not None:
-            link.close()
-        return how
+        try:
+            return str(self._ask("Kill")["killed"])
+        finally:
+            if link is not None:
+                link.close()
 
     def close(self) -> None:
         with self._lock:
@@ -142,6 +151,11 @@ def _metadata(config: EnvironmentConfig) -> tuple[tuple[str, str], ...]:
 def _channel(address: str, certificate: str | None) -> Any:
     import grpc
 
+    if certificate is None and not is_local(address):
+        raise EnvironmentFailed(
+            f"without certificate= the token and the data would travel to {address} unencrypted; give the server's "
+            "certificate"
+        )
     if certificate is None:
         return grpc.insecure_channel(address, options=OPTIONS)
     try:

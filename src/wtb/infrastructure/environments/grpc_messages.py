@@ -45,3 +45,8 @@ def unpacked(data: bytes) -> dict[str, Any]:
     value.ParseFromString(data)
     found: dict[str, Any] = json.loads(value.value)
     return found
+
+
+def is_local(address: str) -> bool:
+    """Whether only this machine reaches an address, HOST:PORT."""
+    return address.rpartition(":")[0].strip("[]") in ("127.0.0.1", "localhost", "::1")

@@ -21,7 +21,7 @@ from typing import Any
 
 from wtb.domain.environment import EnvironmentConfig
 from wtb.domain.errors import EnvironmentFailed, InvalidInput, WTBError
-from wtb.infrastructure.environments.grpc_messages import OPTIONS, SERVICE, check_grpc, packed, unpacked
+from wtb.infrastructure.environments.grpc_messages import OPTIONS, SERVICE, check_grpc, is_local, packed, unpacked
 from wtb.infrastructure.environments.server_link import ServerLink
 from wtb.infrastructure.environments.subprocess import SubprocessEnvironment
 
@@ -40,10 +40,9 @@ class ServerOptions:
 
     def check(self) -> None:
         """Raise InvalidInput if other machines could use the server without a token, or read the token."""
-        host = self.listen.rpartition(":")[0].strip("[]")
         if (self.certificate is None) != (self.key is None):
             raise InvalidInput("TLS needs both a certificate and its key; give --tls-certificate and --tls-key")
-        is_open = host not in ("127.0.0.1", "localhost", "::1")
+        is_open = not is_local(self.listen)
         if is_open and (self.token is None or self.certificate is None):
             raise InvalidInput(
                 f"{self.listen} can be reached from other machines, and whoever reaches it runs code here: give a "

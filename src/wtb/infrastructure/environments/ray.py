@@ -75,10 +75,11 @@ class RayEnvironment:
     def kill(self) -> str:
         with self._lock:
             link, self._link = self._link, None
-        how = str(self._answer("kill", timeout_s=_ANSWERED_WITHIN_S))
-        if link is not None:
-            link.close()
-        return how
+        try:
+            return str(self._answer("kill", timeout_s=_ANSWERED_WITHIN_S))
+        finally:
+            if link is not None:
+                link.close()
 
     def close(self) -> None:
         with self._lock:

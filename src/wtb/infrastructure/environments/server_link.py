@@ -7,10 +7,11 @@ import shutil
 import threading
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from wtb.application.runs.remote_errors import error_to_data
+from wtb.domain.errors import EnvironmentFailed, WTBError
 from wtb.domain.ports import MessageLink
 from wtb.infrastructure.codecs.msgpack import MsgpackCodec
 from wtb.infrastructure.environments.file_sync import FileSync
@@ -36,10 +37,20 @@ class ServerLink:
 
     def pass_on(self, messages: Iterable[Message]) -> None:
         """Pass the client's messages on to the process, until the client is gone."""
-        with suppress(Exception):  # gRPC ends the iteration with an error if the client is gone
+        try:
             for message in messages:
                 self.take(message)
-        self._outbox.put(None)
+        except (OSError, WTBError) as error:
+            self._fail(error)
+        except Exception:  # noqa: BLE001  gRPC ends the iteration with an error if the client is gone
+            pass
+        finally:
+            self._outbox.put(None)
+
+    def _fail(self, error: Exception) -> None:
+        """Tell the client that its files cannot be kept the same here and there."""
+        failed = EnvironmentFailed(f"the files of the node could not be copied between the machines: {error}")
+        self._outbox.put({"failed": error_to_data(failed, self._codec)})
 
     def take(self, message: Message) -> None:
         """Pass a message of the client on to the process, once its files are here."""
@@ -71,9 +82,13 @@ class ServerLink:
             yield message
 
     def _read(self) -> None:
-        while (message := self._process.receive()) is not None:
-            with self._lock:
-                self._is_busy = self._is_busy and "ask" in message
-                found = self._files.outgoing(message)
-            self._outbox.put(found)
-        self._outbox.put(None)
+        try:
+            while (message := self._process.receive()) is not None:
+                with self._lock:
+                    self._is_busy = self._is_busy and "ask" in message
+                    found = self._files.outgoing(message)
+                self._outbox.put(found)
+        except OSError as error:
+            self._fail(error)
+        finally:
+            self._outbox.put(None)

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from wtb.application.dependencies.environment_parts import version_of
 from wtb.domain.environment import EnvironmentConfig
 from wtb.domain.errors import EnvironmentFailed
 
@@ -34,7 +35,7 @@ def _built(python: str, packages: tuple[str, ...], folder: Path) -> Path:
     A lock keeps two processes from building the same one. A folder without the mark is the rest of a build that was
     interrupted, and is built anew.
     """
-    digest = hashlib.sha256(json.dumps([python, *sorted(packages)]).encode()).hexdigest()[:16]
+    digest = hashlib.sha256(json.dumps([python, version_of(python), *sorted(packages)]).encode()).hexdigest()[:16]
     place = folder / digest
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f"{digest}.lock").open("w") as lock:

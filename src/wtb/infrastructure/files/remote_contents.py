@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import importlib.util
+import os
 import re
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -151,6 +152,9 @@ def _own_loop() -> asyncio.AbstractEventLoop:
     loop.set_default_executor(ThreadPoolExecutor(2, initializer=stay_unobserved))
     Thread(target=_run_for_ever, args=(loop,), name="wtb-objects", daemon=True).start()
     return loop
+
+
+os.register_at_fork(after_in_child=_own_loop.cache_clear)  # a forked process does not have its thread
 
 
 def _run_for_ever(loop: asyncio.AbstractEventLoop) -> None:

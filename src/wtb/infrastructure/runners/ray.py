@@ -197,7 +197,7 @@ class RayRunner:
         error = future.exception()
         if error is None:
             slot.reported(job)
-            self._heard(job, future.result())
+            self._heard(slot, job, future.result())
         elif isinstance(error, self._errors.RayActorError):
             job.failed = True
             self._doubt(slot, error)
@@ -205,9 +205,12 @@ class RayRunner:
             slot.reported(job)
             self._report(JobBroke(job.number, WorkerFailed(f"Ray could not run job {job.number}: {error}")))
 
-    def _heard(self, job: SentJob, said: dict[str, Any]) -> None:
-        if "withdrawn" in said:
+    def _heard(self, slot: RaySlot, job: SentJob, said: dict[str, Any]) -> None:
+        if "withdrawn" in said or "restarted" in said:
             self._given_back(job)
+            if "restarted" in said and slot.state is SlotState.READY:  # its process ended while it had no job
+                self._move(slot, SlotState.STARTING)
+                self._ask(slot)
             return
         for each in (*said["more"], said["report"]):
             self._report(report_from(each))

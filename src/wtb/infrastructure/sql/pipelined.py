@@ -22,7 +22,11 @@ Answer = TypeVar("Answer")
 
 NOW = "SELECT clock_timestamp()"
 _XID = "SELECT pg_current_xact_id()::text, pg_postmaster_start_time()"
-_STATUS = "SELECT pg_xact_status(%s::xid8), pg_postmaster_start_time()"
+_STATUS = """
+SELECT CASE WHEN %s::xid8 < pg_snapshot_xmax(pg_current_snapshot()) THEN pg_xact_status(%s::xid8) ELSE 'aborted' END,
+    pg_postmaster_start_time()
+"""
+"""After a crash, the server may not know the number of a lost transaction yet, and would refuse to say anything."""
 _VOLATILE = (NOW, _XID)
 """These get another answer each time."""
 _MOST = 20_000
@@ -279,7 +283,7 @@ class PipelinedTransaction(Transaction):
     def _status(self, number: str, started: Any, *, same_server: bool) -> bool:
         end = time.monotonic() + self.database.outage_timeout_s
         while True:
-            status, started_now = self._driver.execute(_STATUS, (number,)).fetchone()
+            status, started_now = self._driver.execute(_STATUS, (number, number)).fetchone()
             if status != "in progress":
                 return bool(status == "committed" and (started == started_now or not same_server))
             if time.monotonic() > end:  # the server does not know yet that its client is gone
