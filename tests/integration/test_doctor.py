@@ -440,7 +440,7 @@ def test_a_damaged_event_is_named(world: World, disk: Disk, runs: tuple[Executio
 
 
 def test_missing_events_are_named(world: World, disk: Disk, runs: tuple[ExecutionId, ...]) -> None:
-    events = [row for row in disk.rows(tables.events) if row.stream == runs[0]]
+    events = sorted((row for row in disk.rows(tables.events) if row.stream == runs[0]), key=lambda row: row.position)
     for row in (events[0], events[4], events[5]):
         disk.remove(tables.events, "position", row.position)
     assert found(world, FaultKind.EVENT, f"{runs[0]}/1").runs == (runs[0],)
