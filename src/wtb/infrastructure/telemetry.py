@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from wtb.domain.ports.telemetry import Measure
+from wtb.infrastructure.timed_spans import TimedSpans
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +29,7 @@ class Measurement:
         )
 
 
-class MemoryTelemetry:
+class MemoryTelemetry(TimedSpans):
     """Sums all spans and counts, by measure and name."""
 
     is_on = True
@@ -38,16 +37,6 @@ class MemoryTelemetry:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._found: dict[tuple[Measure, str], Measurement] = {}
-
-    @contextmanager
-    def span(self, measure: Measure, name: str = "") -> Iterator[None]:
-        """Return a context manager that measures its block."""
-        began, raised = time.perf_counter(), True
-        try:
-            yield
-            raised = False
-        finally:
-            self.took(measure, name, time.perf_counter() - began, raised=raised)
 
     def count(self, measure: Measure, name: str = "", amount: int = 1) -> None:
         """Count something whose duration is not known."""

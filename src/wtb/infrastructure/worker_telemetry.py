@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from wtb.domain.ports.telemetry import Measure
 from wtb.domain.runner import MeasuredSpan, WorkMeasured
+from wtb.infrastructure.timed_spans import TimedSpans
 
 _MOST = 10_000
 """How many spans it keeps; a job that has more than this loses the rest."""
 
 
-class WorkerTelemetry:
+class WorkerTelemetry(TimedSpans):
     """Keeps spans and counts, to be sent with the report of each job."""
 
     is_on = True
@@ -22,16 +20,6 @@ class WorkerTelemetry:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: list[MeasuredSpan] = []
-
-    @contextmanager
-    def span(self, measure: Measure, name: str = "") -> Iterator[None]:
-        """Return a context manager that measures its block."""
-        began, raised = time.perf_counter(), True
-        try:
-            yield
-            raised = False
-        finally:
-            self.took(measure, name, time.perf_counter() - began, raised=raised)
 
     def count(self, measure: Measure, name: str = "", amount: int = 1) -> None:
         """Count something whose duration is not known."""
