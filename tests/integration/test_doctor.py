@@ -212,6 +212,10 @@ def blob_holding(disk: Disk, text: bytes) -> Any:
     return next(row for row in disk.rows(tables.blobs) if text in row.data)
 
 
+def blob_of(disk: Disk, text: bytes) -> Any:
+    return next(row for row in disk.rows(tables.blobs) if row.data == text)
+
+
 @pytest.mark.parametrize("how", ["flipped", "cut", "emptied", "removed"])
 def test_a_damaged_value_is_named(world: World, disk: Disk, runs: tuple[ExecutionId, ...], how: str) -> None:
     for text, concerned in ((b"a a a", {runs[0], runs[2]}), (b"a7 raw", {runs[0], runs[2]}), (b"b b b", {runs[1]})):
@@ -249,8 +253,7 @@ def test_a_damaged_chunk_of_a_keyframe_is_rebuilt_from_the_deltas(world: World, 
 def test_a_damaged_small_file_is_named_and_taken_from_the_workspace(
     world: World, disk: Disk, runs: tuple[ExecutionId, ...], how: str
 ) -> None:
-    lost, kept = blob_holding(disk, b"a5"), blob_holding(disk, b"a25")
-    assert lost.data == b"a5"
+    lost, kept = blob_of(disk, b"a5"), blob_of(disk, b"a25")
     for row in (lost, kept):
         damage_blob(disk, row, how)
     assert set(found(world, FaultKind.BLOB, lost.address.hex()).runs) == {runs[0], runs[2]}
@@ -293,7 +296,7 @@ def test_a_damaged_object_is_named_and_taken_from_the_workspace(
 
 
 def test_a_content_that_lies_in_both_stores_is_healed_from_the_whole_one(world: World, disk: Disk) -> None:
-    row = blob_holding(disk, b"a5")
+    row = blob_of(disk, b"a5")
     with (world.folder / "content").open("w+b") as stream:
         stream.write(b"a5")
         stream.seek(0)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import Any
 
+import psycopg
 import pytest
 
 from tests.cutting_proxy import COMMIT, CuttingProxy
@@ -77,6 +78,28 @@ def test_a_writer_whose_connection_is_cut_goes_on_with_another(
         transaction.commit()
     assert names(database) == [("1", "b"), ("2", "a")]
     assert telemetry.by_name(Measure.RETRY)["unit"].count == 2
+
+
+def test_a_writer_goes_on_when_psycopg_fails_twice_because_the_server_stops(
+    database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline, failures = psycopg.Connection.pipeline, iter(range(1))
+
+    @contextmanager
+    def pipeline_of_a_server_that_stops(connection: psycopg.Connection[Any]) -> Iterator[None]:
+        with pipeline(connection):
+            yield
+        for _ in failures:
+            try:
+                raise psycopg.errors.AdminShutdown("terminating connection due to administrator command")
+            finally:
+                raise psycopg.OperationalError("cannot exit pipeline mode while busy")
+
+    monkeypatch.setattr(psycopg.Connection, "pipeline", pipeline_of_a_server_that_stops)
+    with closing(database.begin()) as transaction:
+        write(transaction)
+        transaction.commit()
+    assert names(database) == [("1", "b")]
 
 
 def test_a_reader_whose_connection_is_cut_goes_on_with_another(database: PostgresDatabase, proxy: CuttingProxy) -> None:

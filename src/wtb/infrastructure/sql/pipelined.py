@@ -127,9 +127,7 @@ class PipelinedTransaction(Transaction):
         self._begun(_Sent(statement, parameters))
 
     def _begun(self, sent: _Sent) -> Any:
-        if self._pipeline is None:
-            self._pipeline = ExitStack()
-            self._pipeline.enter_context(self._driver.pipeline())
+        self._open_pipeline()
         cursor = self._driver.execute(sent.statement, sent.parameters)
         self._remember(sent)
         return cursor
@@ -161,10 +159,28 @@ class PipelinedTransaction(Transaction):
         self._close_pipeline()
         self._tell()
 
+    def _open_pipeline(self) -> None:
+        if self._pipeline is None:
+            self._pipeline = ExitStack()
+            self._pipeline.enter_context(self._driver.pipeline())
+
     def _close_pipeline(self) -> None:
         pipeline, self._pipeline = self._pipeline, None
         if pipeline is not None:
-            pipeline.close()
+            try:
+                pipeline.close()
+            except self.database.driver_error as error:
+                raise self._first(error) from None
+
+    def _first(self, error: Exception) -> Exception:
+        """Return why a pipeline failed.
+
+        If the server says that it stops, psycopg may fail once more on leaving the pipeline: "cannot exit pipeline mode
+        while busy". This error has no code, and the connection is still open, so nobody could tell the reason from it.
+        """
+        before = error.__context__
+        is_second = getattr(error, "sqlstate", None) is None and isinstance(before, self.database.driver_error)
+        return before if is_second and isinstance(before, Exception) else error
 
     def _tell(self) -> None:
         """Pass on the answers that somebody wants to hear; who hears one may send more."""
@@ -292,8 +308,9 @@ class PipelinedTransaction(Transaction):
 
     def _replay(self) -> None:
         assert self._sent is not None
-        with self._driver.pipeline():
-            cursors = [self._driver.execute(sent.statement, sent.parameters) for sent in self._sent]
+        self._open_pipeline()
+        cursors = [self._driver.execute(sent.statement, sent.parameters) for sent in self._sent]
+        self._close_pipeline()
         if not all(sent.is_same(cursor) for sent, cursor in zip(self._sent, cursors, strict=True)):
             raise _Differs
         asked = [(sent, cursor) for sent, cursor in zip(self._sent, cursors, strict=True) if sent.then is not None]
