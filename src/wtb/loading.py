@@ -145,7 +145,7 @@ def _module_at(path: Path, wanted: str) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         line = error.lineno if isinstance(error, SyntaxError) else _line_in(path.resolve(), error)
         advice = _package_advice(path.resolve(), wanted) if "relative import" in str(error) else ""
@@ -163,7 +163,7 @@ def _package_advice(path: Path, name: str) -> str:
     return f"; it is part of a package: name it {'.'.join(parts)}:{name}, in the folder {folder}"
 
 
-def _line_in(path: Path, error: Exception) -> int | None:
+def _line_in(path: Path, error: BaseException) -> int | None:
     """Return the last line of the file on the way to an error, which may have happened in code that the file calls."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if frame.filename == str(path)]
@@ -178,7 +178,7 @@ def _imported(name: str) -> ModuleType:
         return importlib.import_module(name)
     except InvalidInput:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         told = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
         raise InvalidInput(f"module {name!r} cannot be imported: {told}") from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -111,13 +112,34 @@ def test_an_error_of_wtb_that_a_node_raises_is_the_failure_of_that_node(bench: w
     assert (run.status, run.error and run.error.type) == (FAILED, "AlreadyExists")
 
 
-@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
-def test_an_async_node_that_exits_ends_the_call_and_not_the_loop(bench: wtb.Bench, error: type[BaseException]) -> None:
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_node_that_exits_has_failed_and_may_be_resumed(bench: wtb.Bench, is_async: bool) -> None:
+    exits = [True]
+
+    def node(state: Any) -> dict[str, Any]:
+        if exits[0]:
+            sys.exit(0)
+        return {"left": False}
+
+    async def async_node(state: Any) -> dict[str, Any]:
+        return node(state)
+
+    flow = wtb.Workflow("exits")
+    flow.add_node("node", async_node if is_async else node, start=True)
+    run = bench.run(flow, {})
+    assert run.status is FAILED
+    assert run.error
+    assert (run.error.type, run.error.message) == ("SystemExit", "0")
+    exits[0] = False
+    assert run.resume().state == {"left": False}
+
+
+def test_an_async_node_that_is_interrupted_ends_the_call_and_not_the_loop(bench: wtb.Bench) -> None:
     exits = [True]
 
     async def leave() -> None:
         if exits[0]:
-            raise error
+            raise KeyboardInterrupt
 
     async def node(state: Any) -> dict[str, Any]:
         await asyncio.gather(leave())
@@ -125,7 +147,7 @@ def test_an_async_node_that_exits_ends_the_call_and_not_the_loop(bench: wtb.Benc
 
     flow = wtb.Workflow("exits")
     flow.add_node("node", node, start=True)
-    with pytest.raises(error):
+    with pytest.raises(KeyboardInterrupt):
         bench.run(flow, {}, run_id="exits")
     exits[0] = False
     assert bench.resume("exits", flow).state == {"left": False}
@@ -204,12 +226,12 @@ def test_a_call_in_doubt_is_reversed_by_beginning_its_node_afresh_only_if_its_to
     def pay() -> None:
         log.append("paid")
         if len(log) == 1:
-            raise SystemExit
+            raise KeyboardInterrupt
 
     flow = wtb.Workflow("shop")
     flow.add_node("shop", lambda state, ctx: ctx.tool(pay), start=True)
     run = bench.create(flow, {})
-    with pytest.raises(SystemExit):
+    with pytest.raises(KeyboardInterrupt):
         run.resume()
     run.resume(rerun_node=True)
     assert log == (["paid", "back", "paid"] if in_doubt else ["paid", "paid"])

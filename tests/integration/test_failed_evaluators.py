@@ -49,6 +49,15 @@ def parity(switch: Switch) -> wtb.Workflow:
     return flow
 
 
+def test_an_evaluator_that_exits_has_failed(bench: wtb.Bench) -> None:
+    def judge(context: Any) -> float:
+        raise SystemExit(0)
+
+    result = bench.batch(parity(Switch()), cases=CASES[:1], evaluators=[judge])
+    assert result.status == "completed_with_errors"
+    assert result.results[0].scores["judge"]["error"].startswith("evaluator judge: SystemExit: 0")
+
+
 def judge_of(switch: Switch) -> Any:
     def judge(context: Any) -> Any:
         if switch.on:

@@ -94,6 +94,16 @@ def test_a_file_never_takes_the_place_of_a_module_in_use(folder: Path, name: str
     assert sys.modules[name] is used
 
 
+@pytest.mark.parametrize("how", ["file", "module"])
+def test_a_file_that_exits_when_it_is_imported_is_refused(
+    folder: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "leaving_flow.py").write_text("import sys\nsys.exit(0)\n")
+    monkeypatch.chdir(folder)
+    with pytest.raises(InvalidInput, match=r"leaving_flow.* cannot be imported: SystemExit"):
+        load_workflow("leaving_flow.py" if how == "file" else "leaving_flow:flow")
+
+
 def test_a_traceback_begins_with_the_lines_of_the_user(folder: Path) -> None:
     file = folder / "failing_flow.py"
     file.write_text(FLOW.format(name="flow"))

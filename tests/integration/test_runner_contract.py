@@ -63,6 +63,8 @@ def answer(state, ctx):
     ctx.usage(input_tokens=10, cost_usd=0.0)
     if state["case"] == "broken":
         raise ValueError("no answer to this")
+    if state["case"] == "leaving":
+        raise SystemExit(0)
     if state["case"] == "flaky" and Path(state["log"]).read_text().count("answer flaky") < 2:
         raise ValueError("not now")
     return {"answer": state["text"]}
@@ -195,9 +197,15 @@ def test_processes_share_a_postgres_database(tmp_path: Path, postgres: PostgresS
 
 
 def test_a_failed_job_is_tried_again_as_often_as_retries_says(project: Project) -> None:
-    result = project.run(cases=project.cases("flaky", "broken"), variants=[{}], retries=1)
-    assert ends_of(result) == {"flaky": ["failed", "completed"], "broken": ["failed", "failed"]}
-    assert result.sharing["executed"] == sum(project.noted().values()) == 2 + 4, "each answer is tried twice"
+    result = project.run(cases=project.cases("flaky", "broken", "leaving"), variants=[{}], retries=1)
+    assert ends_of(result) == {
+        "flaky": ["failed", "completed"],
+        "broken": ["failed", "failed"],
+        "leaving": ["failed", "failed"],
+    }
+    assert result.sharing["executed"] == sum(project.noted().values()) == 3 + 6, "each answer is tried twice"
+    [left] = [job for job in result.results if job.case_id == "leaving"]
+    assert left.error["type"] == "SystemExit", "a node that exits has failed, and ends neither worker nor batch"
 
 
 def ends_of(result: Any) -> dict[str, list[str]]:

@@ -146,7 +146,7 @@ class EvaluationEngine:
             return output_of(reader.read(context), self._masker, made_by)
         except DatabaseAway:
             raise
-        except Exception as error:  # noqa: BLE001  whatever the user's function raises is recorded
+        except (Exception, SystemExit) as error:  # noqa: BLE001  whatever the user's function raises is recorded
             told = f"no output: {type(error).__qualname__}: {error}"
             return replace(output_of(told, self._masker, made_by), is_error=True)
 
@@ -162,7 +162,7 @@ class EvaluationEngine:
             told = str(error)
         except DatabaseAway:  # it says nothing about the run
             raise
-        except (Exception, LoopGone) as error:  # noqa: BLE001  whatever the user's evaluator raises is recorded
+        except (Exception, SystemExit, LoopGone) as error:  # noqa: BLE001  whatever the user's evaluator raises is recorded
             place = own_place(error)
             told = f"{type(error).__qualname__}: {error}" + (f" ({place})" if place else "")
         return {"error": self._masker.text(f"evaluator {evaluator.name}: {told}")}

@@ -475,7 +475,11 @@ def made(journal: CallJournal, call: ToolCall, function: Callable[[], Any], *, i
         try:
             with journal.inside(call):
                 result = function()
-        except (Exception, Interruption) as error:  # a call inside it asks or is in doubt: this one has ended
+        except (
+            Exception,
+            SystemExit,
+            Interruption,
+        ) as error:  # a call inside it asks or is in doubt: this one has ended
             journal.fail(call, error)
             raise
         if is_awaited and inspect.iscoroutine(result):

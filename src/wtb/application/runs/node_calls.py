@@ -134,7 +134,7 @@ class NodeCalls:
                     result = function()
                     if inspect.isawaitable(result):  # the mock of an async tool may be sync
                         result = await result
-            except (Exception, Interruption) as error:
+            except (Exception, SystemExit, Interruption) as error:
                 await in_thread(self.journal.fail, call, error)
                 raise
             return await in_thread(self.journal.settle, call, result)

@@ -293,7 +293,7 @@ class NodeRunner:
                 return Outcome(run=attempt.run, pause=cut_off(gone, run.node))
             except (LeaseLost, StorageReplaced):
                 raise  # this process must stop writing; no retry can help
-            except Exception as error:  # a node may raise anything; it is recorded with its traceback
+            except (Exception, SystemExit) as error:  # a node may raise anything; it is recorded with its traceback
                 attempt.revoke()
                 attempt.give_back_files(error)
                 if isinstance(error, DatabaseAway):
@@ -465,7 +465,7 @@ class NodeRunner:
             unshareable=attempt.unshareable(),
         )
 
-    def _retried(self, node: Node, run: NodeRun, error: Exception) -> NodeRun:
+    def _retried(self, node: Node, run: NodeRun, error: BaseException) -> NodeRun:
         assert node.retry is not None
         reason = self._equipment.masker.text(f"{type(error).__name__}: {error}")
         body = NodeRetried(node=run.node, visit=run.visit, attempt=run.attempt, error=reason)

@@ -145,7 +145,7 @@ class HostedNode(Runnable[Any, Any]):
                 around.run(CURRENT.set, context)  # the thread of the event loop has its own context
                 try:
                     return await asyncio.create_task(self._inner.ainvoke(input, config), context=around)
-                except (Exception, Interruption):
+                except (Exception, SystemExit, Interruption):
                     await context.let_calls_end()
                     raise
 
