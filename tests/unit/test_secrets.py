@@ -13,6 +13,7 @@ import pytest
 
 import wtb
 from wtb.domain.errors import InvalidInput, StateNotSerialisable
+from wtb.domain.execution import Failure
 from wtb.domain.secret_memory import SecretMemory
 from wtb.domain.secrets import Masker, Secret, masked_logger, unrevealed
 from wtb.infrastructure.codecs.msgpack import MsgpackCodec
@@ -178,3 +179,24 @@ def test_equal_secrets_are_equal_and_differ_from_their_text() -> None:
     assert wtb.Secret("a") == wtb.Secret("a")
     assert wtb.Secret("a") != "a"
     assert len({wtb.Secret("a"), wtb.Secret("a"), wtb.Secret("b")}) == 2
+
+
+def test_a_very_long_error_is_cut_and_no_secret_with_it() -> None:
+    key = "sk-" + "a" * 40
+    long = Failure(
+        type="ValueError", message="x" * 3_980 + f" {key} " + "y" * 5_000_000, traceback=f"{'t' * 19_980} {key} " * 9
+    )
+    kept = Masker().failure(long)
+    assert len(kept.message) == 4_000
+    assert kept.message.endswith("…")
+    assert len(kept.traceback) < 41_000
+    assert "characters left out" in kept.traceback
+    assert "sk-" not in kept.message + kept.traceback
+
+
+def test_an_error_whose_message_cannot_be_made_is_named() -> None:
+    class Odd(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no")
+
+    assert Masker().error(Odd()).endswith("Odd: (its message cannot be made: RuntimeError)")

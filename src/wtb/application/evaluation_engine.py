@@ -25,7 +25,7 @@ from wtb.domain.ids import CheckpointId, ExecutionId
 from wtb.domain.job_output import JobOutput, output_of
 from wtb.domain.model_endpoint import NO_ENDPOINT, ModelEndpoint
 from wtb.domain.ports import Storage
-from wtb.domain.secrets import Masker
+from wtb.domain.secrets import Masker, text_of
 
 _LONGEST = 100
 """The most characters that an error quotes of a value that is no score."""
@@ -147,7 +147,7 @@ class EvaluationEngine:
         except DatabaseAway:
             raise
         except (Exception, SystemExit) as error:  # noqa: BLE001  whatever the user's function raises is recorded
-            told = f"no output: {type(error).__qualname__}: {error}"
+            told = f"no output: {type(error).__qualname__}: {text_of(error)}"
             return replace(output_of(told, self._masker, made_by), is_error=True)
 
     def _given(self, context: EvaluationContext, evaluator: Evaluator) -> float | bool | dict[str, str]:
@@ -164,7 +164,7 @@ class EvaluationEngine:
             raise
         except (Exception, SystemExit, LoopGone) as error:  # noqa: BLE001  whatever the user's evaluator raises is recorded
             place = own_place(error)
-            told = f"{type(error).__qualname__}: {error}" + (f" ({place})" if place else "")
+            told = self._masker.error(error) + (f" ({place})" if place else "")
         return {"error": self._masker.text(f"evaluator {evaluator.name}: {told}")}
 
     def _evaluated(self, context: EvaluationContext, evaluator: Evaluator) -> float | bool:

@@ -188,7 +188,7 @@ class Limits:
         if after == before:
             return
         uow.limits.save(after)
-        for body in _told(before, after, self._masker.text(f"{type(error).__qualname__}: {error}")):
+        for body in _told(before, after, "" if error is None else self._masker.error(error)):
             uow.events.append(Event.of(body, stream=scope or SYSTEM_STREAM, at=self._clock.now()))
 
     def _keep(self) -> None:

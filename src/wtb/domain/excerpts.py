@@ -16,7 +16,6 @@ _DEPTH = 3
 _MASKED = 10 * _TEXT
 """The length that is searched for secrets: more than is shown, so that no secret is cut in half."""
 
-_TEXT_OF_MESSAGE = 4_000
 _SIZE_OF_MESSAGE = 16_000
 """The approximate number of characters that are kept of a node's report."""
 _DEPTH_OF_MESSAGE = 8
@@ -58,12 +57,6 @@ def _short(text: str) -> str:
     return text if len(text) <= _TEXT else f"{text[: _TEXT - 1]}…"
 
 
-def bounded_text(text: str, masker: Masker) -> str:
-    """Return a node's text without secrets, cut after 4,000 characters."""
-    masked = masker.text(text[: 2 * _TEXT_OF_MESSAGE])
-    return masked if len(masked) <= _TEXT_OF_MESSAGE else f"{masked[: _TEXT_OF_MESSAGE - 1]}…"
-
-
 def bounded(value: Any, masker: Masker) -> Any:
     """Return a node's report as plain JSON without secrets, of at most about 16,000 characters.
 
@@ -93,7 +86,7 @@ class _Bounded:
         return MASK if isinstance(value, Secret) else value if _is_plain(value) else f"<{type(value).__name__}>"
 
     def _text(self, text: str) -> str:
-        found = bounded_text(text, self._masker)
+        found = self._masker.bounded(text)
         found = found if len(found) <= self._room else f"{found[: max(0, self._room)]}…"
         self._room -= len(found) + 3
         return found

@@ -15,6 +15,10 @@ from wtb.domain.secret_memory import REMEMBERED
 
 MASK = "***"
 
+_LONGEST_TEXT = 4_000
+_LONGEST_TRACEBACK = 40_000
+"""How many characters of an error are kept: a message may hold a whole page or a prompt."""
+
 SECRET_KEYS = (
     "password",
     "passwd",
@@ -133,12 +137,29 @@ class Masker:
         """Whether the value of this key is never shown."""
         return isinstance(key, str) and self._key.search(key) is not None
 
+    def bounded(self, text: str) -> str:
+        """Return a text without secrets, cut after 4,000 characters."""
+        masked = self.text(text[: 2 * _LONGEST_TEXT])  # more than is shown, so that no secret is cut in half
+        return masked if len(masked) <= _LONGEST_TEXT else f"{masked[: _LONGEST_TEXT - 1]}…"
+
+    def error(self, error: BaseException) -> str:
+        """Return the type and the message of an error, without secrets and of limited length."""
+        return self.bounded(f"{type(error).__qualname__}: {text_of(error)}")
+
+    def _traceback(self, text: str) -> str:
+        """Return a traceback without secrets; of a very long one, its two ends."""
+        if len(text) <= _LONGEST_TRACEBACK:
+            return self.text(text)
+        half = _LONGEST_TRACEBACK // 2
+        head, tail = self.text(text[: half + _LONGEST_TEXT]), self.text(text[-half - _LONGEST_TEXT :])
+        return f"{head[:half]}\n… {len(text) - 2 * half} characters left out …\n{tail[-half:]}"
+
     def failure(self, failure: Failure) -> Failure:
-        """Return a failure whose message and traceback hold no secrets."""
+        """Return a failure whose message and traceback hold no secrets, and are of limited length."""
         return Failure(
             type=self.text(failure.type),
-            message=self.text(failure.message),
-            traceback=self.text(failure.traceback),
+            message=self.bounded(failure.message),
+            traceback=self._traceback(failure.traceback),
             node=failure.node,
             visit=failure.visit,
             input_checkpoint_id=failure.input_checkpoint_id,
@@ -153,6 +174,14 @@ class Masker:
         if record.exc_text:
             record.exc_text = self.text(record.exc_text)
         return True
+
+
+def text_of(error: BaseException) -> str:
+    """Return the message of an error; a class of the user's may fail to make one."""
+    try:
+        return str(error)
+    except Exception as second:  # noqa: BLE001
+        return f"(its message cannot be made: {type(second).__qualname__})"
 
 
 def masked_logger(name: str) -> logging.Logger:

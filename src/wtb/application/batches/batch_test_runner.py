@@ -250,7 +250,7 @@ class BatchTestRunner:
 
     def _failed(self, batch: Batch, error: Exception) -> None:
         """Record that this process could not continue the batch."""
-        told = self._services.masker.text(f"{type(error).__qualname__}: {error}")
+        told = self._services.masker.error(error)
         with self._storage.unit_of_work() as uow:
             body = BatchFailed(error=told, by=self._services.user)
             uow.events.append(Event.of(body, stream=batch.id, at=self._clock.now()))

@@ -11,7 +11,7 @@ from wtb.application.time_travel.take_back import TakeBack
 from wtb.domain.batch import Job
 from wtb.domain.errors import Conflict, ExecutionNotFound, LeaseLost
 from wtb.domain.ids import ExecutionId
-from wtb.domain.secrets import Masker
+from wtb.domain.secrets import Masker, text_of
 
 
 class WorkedOnElsewhere(Exception):
@@ -51,7 +51,7 @@ class JobReversals:
             try:
                 self._take_back(run_id, left)
             except (Conflict, LeaseLost) as error:
-                left[run_id] = self.masker.text(str(error))
+                left[run_id] = self.masker.bounded(text_of(error))
         return _noted(job, left)
 
     def _take_back(self, run_id: str, left: dict[str, str]) -> None:

@@ -57,7 +57,7 @@ from wtb.domain.runner import (
     WorkerReady,
     WorkerReport,
 )
-from wtb.domain.secrets import Masker
+from wtb.domain.secrets import Masker, text_of
 from wtb.domain.spending import Spent
 from wtb.domain.tool_answers import External
 from wtb.domain.tools import CallStatus
@@ -456,10 +456,10 @@ class JobRunner:
         sharing.shared += shared
 
     def _failed(self, job: Job, error: Exception, sharing: Sharing) -> Job:
-        masked = self.services.masker.text
-        told = masked("".join(traceback.format_exception(error)))
-        failure = Failure(type=type(error).__qualname__, message=masked(str(error)), traceback=told)
-        return job.ended(JobStatus.FAILED, job.execution_id, replace(_counted(job, sharing), error=failure))
+        told = "".join(traceback.format_exception(error))
+        failure = Failure(type=type(error).__qualname__, message=text_of(error), traceback=told)
+        masked = self.services.masker.failure(failure)
+        return job.ended(JobStatus.FAILED, job.execution_id, replace(_counted(job, sharing), error=masked))
 
     def _counted_calls(self, job: Job, execution: Execution, sharing: Sharing) -> JobRecord:
         """Return the record of a job: what it executed, shared, spent, and called externally."""

@@ -21,6 +21,7 @@ from wtb.domain.runner import (
     WorkerEnded,
     WorkMeasured,
 )
+from wtb.domain.secrets import text_of
 from wtb.domain.spending import Spent
 
 WorkerMessage = JobReport | ResultSettled | WorkMeasured | WorkerEnded
@@ -43,7 +44,7 @@ def report_from(data: Data) -> RunnerReport:
 
 def error_data(error: BaseException) -> dict[str, str]:
     """Return an error of a worker as plain JSON."""
-    return {"type": type(error).__qualname__, "message": str(error)}
+    return {"type": type(error).__qualname__, "message": text_of(error)}
 
 
 def error_from(data: Mapping[str, str]) -> WTBError:

@@ -20,6 +20,7 @@ from wtb.application.runs.tracebacks import own_traceback
 from wtb.domain.copies import IMMUTABLE
 from wtb.domain.errors import InvalidInput, WTBError
 from wtb.domain.execution import Failure
+from wtb.domain.secrets import text_of
 from wtb.domain.workflow import Node, RetryPolicy
 
 if TYPE_CHECKING:
@@ -228,7 +229,7 @@ def failure_of(error: BaseException, node: str, visit: int, input_id: Any) -> Fa
     """Return an exception as a Failure that can be stored."""
     return Failure(
         type=type(error).__qualname__,
-        message=str(error),
+        message=text_of(error),
         traceback=own_traceback(error),
         node=node,
         visit=visit,

@@ -310,7 +310,7 @@ class CallJournal:
 
     def fail(self, call: ToolCall, error: BaseException) -> None:
         """Record that the call failed; it will be made again when the node is tried again."""
-        failed = call.failed(self._masker.text(f"{type(error).__qualname__}: {error}"), self._clock.now())
+        failed = call.failed(self._masker.error(error), self._clock.now())
         if not isinstance(error, Interruption):  # waiting for a person is no failure
             failed = failed.counted_failure()
             with self._lock:

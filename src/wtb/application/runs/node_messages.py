@@ -14,7 +14,7 @@ from wtb.domain.errors import LeaseLost, StorageUnavailable
 from wtb.domain.event_body import EventBody
 from wtb.domain.event_catalogue import NodeEmitted, NodeLogged
 from wtb.domain.events import Event
-from wtb.domain.excerpts import bounded, bounded_text
+from wtb.domain.excerpts import bounded
 from wtb.domain.ports import Clock, Storage
 from wtb.domain.secrets import Masker, masked_logger
 
@@ -53,7 +53,7 @@ class NodeMessages:
     def log(self, level: int, text: str) -> None:
         """Store a line of the node's log."""
         run, name = self._run, logging.getLevelName(level).lower()
-        text = bounded_text(text, self._masker)
+        text = self._masker.bounded(text)
         self._add(NodeLogged(node=run.node, visit=run.visit, attempt=run.attempt, level=name, text=text))
 
     def _add(self, body: EventBody) -> None:

@@ -467,7 +467,7 @@ class NodeRunner:
 
     def _retried(self, node: Node, run: NodeRun, error: BaseException) -> NodeRun:
         assert node.retry is not None
-        reason = self._equipment.masker.text(f"{type(error).__name__}: {error}")
+        reason = self._equipment.masker.error(error)
         body = NodeRetried(node=run.node, visit=run.visit, attempt=run.attempt, error=reason)
         self._equipment.recorder.note(self._progress.at, body, run)
         self._equipment.caller.wait_before_retry(node.retry, run.attempt, random.Random(self._seed(run)))

@@ -10,6 +10,7 @@ from typing import Any
 from wtb.application.runs.tracebacks import REMOTE_TRACEBACK, own_traceback
 from wtb.domain.errors import StateNotSerialisable
 from wtb.domain.ports import Codec
+from wtb.domain.secrets import text_of
 
 
 def error_to_data(error: BaseException, codec: Codec) -> dict[str, Any]:
@@ -20,7 +21,7 @@ def error_to_data(error: BaseException, codec: Codec) -> dict[str, Any]:
         args = None
     return {
         "classes": [f"{kind.__module__}:{kind.__qualname__}" for kind in type(error).__mro__],
-        "message": str(error),
+        "message": text_of(error),
         "args": args,
         "traceback": own_traceback(error),
     }

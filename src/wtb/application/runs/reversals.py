@@ -109,7 +109,7 @@ class Reversals:
             self._note(call, Act.REVERSAL, rollback_id)
             finished(call.tool, tool.reverse(call))
         except Exception as error:
-            error_text = self._masker.text(f"{type(error).__qualname__}: {error}")
+            error_text = self._masker.error(error)
             self._save(call.not_reversed(error_text), token, ToolFailed)
             raise ReversalFailed(f"{call.tool} ({call.identity}) could not be undone: {error_text}") from error
         self._save(call.reversed(), token, ToolReversed)
@@ -133,7 +133,7 @@ class Reversals:
             self._note(call, Act.REPEAT, redo_id)
             result = self._called(tool, call, redo_id)
         except Exception as error:
-            error_text = self._masker.text(f"{type(error).__qualname__}: {error}")
+            error_text = self._masker.error(error)
             self._save(evolve(call.reversed(), error=error_text), token, ToolFailed)
             raise RedoDiverged(
                 f"{call.tool} ({call.identity}) failed when it was called again: {error_text}"
@@ -167,7 +167,7 @@ class Reversals:
             assert tool.reverse is not None
             finished(call.tool, tool.reverse(evolve(call, result=result)))
         except Exception as error:
-            why = self._masker.text(f"{type(error).__qualname__}: {error}")
+            why = self._masker.error(error)
             raise ReversalFailed(f"{error_text}; that could not be undone: {why}") from error
 
     def _called(self, tool: Tool, call: ToolCall, redo_id: str) -> Any:

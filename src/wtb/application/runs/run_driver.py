@@ -28,7 +28,7 @@ from wtb.domain.files import FileCommitId
 from wtb.domain.ids import NodeRunId
 from wtb.domain.options import RunOptions
 from wtb.domain.ports import Clock, Measure, measured
-from wtb.domain.secrets import masked_logger
+from wtb.domain.secrets import masked_logger, text_of
 from wtb.domain.updates import restored, shortened
 from wtb.domain.values import evolve
 from wtb.domain.workflow import WorkflowDefinition
@@ -117,7 +117,7 @@ class RunDriver:
         return None
 
     def _failed(self, error: Exception) -> Ending:
-        failure = Failure(type=type(error).__qualname__, message=str(error), input_checkpoint_id=self.at.head.id)
+        failure = Failure(type=type(error).__qualname__, message=text_of(error), input_checkpoint_id=self.at.head.id)
         return Ending(status=ExecutionStatus.FAILED, failure=failure)
 
     def _superstep(self, nodes: tuple[str, ...]) -> None:

@@ -19,7 +19,7 @@ from wtb.domain.files import FileCommitId
 from wtb.domain.ids import CheckpointId
 from wtb.domain.ports import NO_TELEMETRY, Clock, Measure, Storage, Telemetry, UnitOfWork, measured
 from wtb.domain.rollback import Rollback, RollbackDirection, RollbackStatus, can_reverse, chosen
-from wtb.domain.secrets import Masker
+from wtb.domain.secrets import Masker, text_of
 from wtb.domain.tools import CallStatus, Tool, ToolCall
 from wtb.domain.values import evolve
 
@@ -216,7 +216,7 @@ class RollbackExecutor:
     def _failed(self, at: Position, journal: Rollback, error: Exception) -> RollbackFailed:
         """Record why it stopped; it can be continued or abandoned from any process."""
         now = self._clock.now()
-        told = self._masker.text(str(error))
+        told = self._masker.bounded(text_of(error))
         with self._storage.unit_of_work() as uow:
             uow.executions.check_lease(at.execution.id, at.token)
             uow.rollbacks.save(journal.ended(RollbackStatus.FAILED, now, told))
