@@ -65,6 +65,11 @@ class JobRecord:
     """
     alone: bool = False
     """Whether it shares no results, so that its times are its own. A process that continues the job keeps to this."""
+    waits: Spent | None = None
+    """If its run waits for a person, or made a call that may have happened: the part of `spent` that this run spent.
+
+    The next attempt at the job continues that run. A new run would ask again, and make the call a second time.
+    """
     attempts: tuple[JobAttempt, ...] = ()
     """All attempts since the job was last queued, in order; empty for jobs of earlier versions."""
 
@@ -117,6 +122,7 @@ class JobRecord:
             "paid": list(self.paid),
             "take_back": dict(self.take_back),
             "alone": self.alone,
+            "waits": None if self.waits is None else self.waits.to_dict(),
             "attempts": [attempt.to_data() for attempt in self.attempts],
         }
         kept = {name: value for name, value in found.items() if value is not False and value not in _EMPTY}
@@ -126,6 +132,7 @@ class JobRecord:
     def from_data(cls, data: Mapping[str, Any]) -> JobRecord:
         """Read it from plain JSON; earlier versions kept less."""
         error, measured, spent, output = (data.get(name) for name in ("error", "measured", "spent", "output"))
+        waits = data.get("waits")
         return cls(
             scores=data.get("scores"),
             bools=tuple(data.get("bools", ())),
@@ -148,6 +155,7 @@ class JobRecord:
             paid=tuple(data.get("paid", ())),
             take_back=data.get("take_back", {}),
             alone=data.get("alone", False),
+            waits=None if waits is None else Spent.from_dict(waits),
             attempts=tuple(map(JobAttempt.from_data, data.get("attempts", ()))),
         )
 

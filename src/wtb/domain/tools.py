@@ -155,6 +155,11 @@ class ToolCall:
         is_external = self.kind is CallKind.TOOL and self.effects is Effects.EXTERNAL
         return is_external and self.status not in (CallStatus.FAILED, CallStatus.REVERSED)
 
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether it began and its end is not recorded; if its process is gone, nobody knows whether it happened."""
+        return self.may_have_happened and self.status is CallStatus.INTENDED
+
     def succeeded(self, result: Any, now: datetime) -> ToolCall:
         """Return the call with its result."""
         return evolve(self, status=CallStatus.SUCCEEDED, result=result, ended_at=now)

@@ -218,7 +218,8 @@ class JobRunner:
         )
 
     def _is_tried_again(self, job: Job) -> bool:
-        return job.status is JobStatus.FAILED and len(job.record.failed_attempts) <= self.plan.retries
+        has_tries_left = len(job.record.failed_attempts) <= self.plan.retries
+        return job.status is JobStatus.FAILED and job.record.waits is None and has_tries_left
 
     def _queued_again(self, job: Job) -> Job:
         """Return a failed job that is tried again at once."""
@@ -263,7 +264,7 @@ class JobRunner:
             job = uow.batches.get_job(self.batch.id, report.number)
             if job.status is not JobStatus.PENDING:  # the worker stored the result, and ended before it could report it
                 return JobEnded(job.number, job.status, job.spent)
-            job = with_lost_worker(uow, job, report, self.services.clock.now())
+            job = self._waiting_or_reversed(with_lost_worker(uow, job, report, self.services.clock.now()))
             uow.batches.save_jobs([job])
             uow.commit()
         _log.warning(
@@ -289,7 +290,7 @@ class JobRunner:
             if job.status is not JobStatus.PENDING:  # the worker stored the result just before it was ended
                 uow.commit()
                 return JobEnded(job.number, job.status, job.spent)
-            failed = over_limit(uow, job, report, now)
+            failed = self._waiting_or_reversed(over_limit(uow, job, report, now))
             again = self._is_tried_again(failed)
             kept = self._queued_again(failed) if again else failed
             uow.batches.save_jobs([kept])
@@ -301,13 +302,17 @@ class JobRunner:
         self._work[report.number].job = kept
         return JobFailedForNow(report.number)
 
+    def _waiting_or_reversed(self, job: Job) -> Job:
+        """Return a failed job; calls that are taken back need no answer, so its run is not continued."""
+        return job.noted(waits=None) if self.plan.external is External.REVERSE else job
+
     def _count_worker(self, amount: int) -> None:
         if self.services.telemetry.is_on:
             self.services.telemetry.count(Measure.WORKERS, self.batch.name, amount)
 
     def _stop_run(self, job: Job) -> None:
-        """End the run of a job that was given up; otherwise it would seem to run for ever."""
-        if job.execution_id is not None:
+        """End the run of a job that was given up, unless it will be continued; else it would seem to run for ever."""
+        if job.execution_id is not None and job.record.waits is None:
             with suppress(WTBError):
                 self.services.controller.request(job.execution_id, "stop")
 
@@ -472,8 +477,9 @@ class JobRunner:
         if sharing.begun_elsewhere:
             self._recount(job, execution, sharing)
         if execution.status is not ExecutionStatus.COMPLETED:
-            failed = replace(self._counted_calls(job, execution, sharing), error=_why(execution))
-            return job.ended(JobStatus.FAILED, execution.id, failed)
+            waits = sharing.spent if execution.pause is not None and execution.pause.question is not None else None
+            failed = replace(self._counted_calls(job, execution, sharing), error=_why(execution), waits=waits)
+            return self._waiting_or_reversed(job.ended(JobStatus.FAILED, execution.id, failed))
         plan, evaluation = self.plan, self.services.evaluation
         context = evaluation.context(execution.id, case, plan.definition.restored)
         begin = sharing.begin()
@@ -516,7 +522,10 @@ def _why(execution: Execution) -> Failure:
     pause = execution.pause
     reason = pause.reason if pause is not None else str(execution.status)
     if pause is not None and pause.question is not None:
-        reason = f"it asked {pause.question.get('question')!r}, and a batch has nobody to answer"
+        reason = (
+            f"it asked {pause.question.get('question')!r}, and a batch has nobody to answer; answer it with "
+            f"`wtb resume {execution.id} --answer …`, then run the batch again"
+        )
     return Failure(type="NotCompleted", message=reason, node=None if pause is None else pause.node)
 
 

@@ -77,13 +77,16 @@ def _dead(uow: UnitOfWork, job: Job) -> Job:
 
 def _given_up(uow: UnitOfWork, job: Job, error: Failure) -> Job:
     """Return a failed job, with what its unfinished run has spent and called."""
-    spent, external = job.spent, Counter[str]()
+    spent, external, in_doubt = Spent(), Counter[str](), False
     if job.execution_id is not None:
         runs = measured_runs(uow, job.execution_id)
-        spent += sum((Spent.of(run.figures.spent.totals()) for run in runs if run.figures is not None), Spent())
+        spent = sum((Spent.of(run.figures.spent.totals()) for run in runs if run.figures is not None), Spent())
         calls = uow.tool_calls.list_calls(job.execution_id)
         external = Counter(call.tool for call in calls if call.may_have_happened)
-    record = replace(job.record, error=error, spent=spent, external=dict(external))
+        in_doubt = any(call.is_in_doubt for call in calls)
+    record = replace(
+        job.record, error=error, spent=job.spent + spent, external=dict(external), waits=spent if in_doubt else None
+    )
     return job.ended(JobStatus.FAILED, job.execution_id, record)
 
 

@@ -151,8 +151,14 @@ class BatchPlanner:
         return replace(job, status=JobStatus.PENDING, execution_id=ExecutionId(self._ids.new()), record=kept)
 
     def queued_again(self, job: Job) -> Job:
-        """Return a failed job that will run again. It keeps its error until then, so it stays failed."""
-        return self.anew(job).noted(error=job.record.error)
+        """Return a failed job that will run again. It keeps its error until then, so it stays failed.
+
+        A run that waits for a person is continued. Its spending is counted again when the job ends.
+        """
+        again, waits = self.anew(job).noted(error=job.record.error), job.record.waits
+        if waits is None:
+            return again
+        return replace(again, execution_id=job.execution_id).noted(spent=job.spent - waits)
 
     def changed_sources(self, job: Job, prints: Sequence[Fingerprint]) -> list[str]:
         """Return the sources that the run of a job read and that have changed since, in words."""
