@@ -569,6 +569,6 @@ def _private_folder(folder: Path) -> Path:
             folder.chmod(0o700)
     except OSError as error:
         raise StorageUnavailable(
-            f"{folder.absolute()} cannot be used: {error.strerror}; set WTB_FOLDER to another folder"
+            f"{folder} cannot be used: {error.strerror}; set WTB_FOLDER to another folder"
         ) from error
     return folder

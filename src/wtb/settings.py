@@ -213,7 +213,10 @@ def load_settings(**given: Any) -> Settings:
     try:
         return Settings(**{name: value for name, value in given.items() if value is not None})
     except ValidationError as error:
-        faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
+        faults = "; ".join(
+            f"{'.'.join(map(str, fault['loc']))}: {fault['msg'].removeprefix('Value error, ')}"
+            for fault in error.errors()
+        )
         raise InvalidInput(f"settings are wrong (arguments, WTB_* variables or wtb.toml): {faults}") from error
     except SettingsError as error:  # only environment variables hold a list as text
         why = f"{error} ({error.__cause__})"

@@ -276,3 +276,18 @@ def test_on_the_command_line_a_failed_job_stays_failed_when_the_budget_does_not_
     assert "The budget is used up" in again
     assert "with 1 job left to run: raise --budget-s to continue." in again
     assert "missing" not in again
+
+
+def test_an_evaluator_that_hangs_in_a_thread_is_given_up_after_the_time_of_its_job(bench: wtb.Bench) -> None:
+    go = threading.Event()
+
+    def hang(context: Any) -> float:
+        go.wait(60)
+        return 1.0
+
+    result = bench.batch(parity(Switch()), cases=CASES[:1], evaluators=[hang, "steps"], job_timeout_s=0.2)
+    go.set()
+    assert result.results[0].scores["steps"] == 1
+    assert result.results[0].scores["hang"] == {
+        "error": "evaluator hang: it took longer than 0.2 s, the limit of job_timeout_s"
+    }

@@ -22,6 +22,7 @@ import pytest
 
 import wtb
 from tests.shell import environment
+from wtb.application.runs import run_limits
 from wtb.bench import Bench
 from wtb.domain.errors import InvalidInput
 from wtb.domain.limit_slots import LimitSlot
@@ -511,3 +512,26 @@ def test_worker_processes_share_the_limits_of_their_batch_and_load_its_functions
         assert len(crowd.entered()) == 4
     finally:
         sys.modules.pop("crowded", None)
+
+
+def test_a_call_that_waits_long_for_one_limit_inside_another_is_named(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_limits, "_LONG_S", 0.1)
+    both = threading.Barrier(2)
+
+    def node(state: Any, ctx: Any) -> None:
+        first, second = state["order"]
+        with ctx.limit(first):
+            both.wait(10)
+            with ctx.limit(second):
+                pass
+
+    flow = wtb.Workflow("opposite").add_node("node", node, start=True)
+    cases = [{"id": order, "input": {"order": order}} for order in ("xy", "yx")]
+    with Bench("memory://") as bench:
+        options: dict[str, Any] = {"limits": {"x": 1, "y": 1}, "workers": 2, "job_timeout_s": 1.0}
+        result = bench.batch(flow, cases=cases, evaluators=["steps"], **options)
+    assert result.status == "completed_with_errors"
+    assert "holds a slot of limit x and has waited" in caplog.text
+    assert "take limits in the same order everywhere" in caplog.text

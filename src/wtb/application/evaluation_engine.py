@@ -13,6 +13,7 @@ from wtb.application.dependencies.fingerprint import Fingerprint
 from wtb.application.dependencies.walk import fingerprint
 from wtb.application.judgements import Judgements
 from wtb.application.runs.callers_loop import LoopGone
+from wtb.application.runs.function_caller import NodeTimeout
 from wtb.application.runs.run_figures import line_figures
 from wtb.application.runs.run_limits import BATCH_LIMITS, LimitBlock, RunLimits
 from wtb.application.runs.tracebacks import own_place
@@ -122,15 +123,17 @@ class EvaluationEngine:
             begun = [uow.checkpoints.load(checkpoint.id).state for checkpoint in first if checkpoint.step == 0]
         return replace(case, input=(restore or self.restore)(begun[0])) if begun else case
 
-    def scored(self, context: EvaluationContext, evaluators: Sequence[Evaluator]) -> Scored:
-        """Return the score of each evaluator by its name; `{"error": …}` for one that failed."""
+    def scored(
+        self, context: EvaluationContext, evaluators: Sequence[Evaluator], timeout_s: float | None = None
+    ) -> Scored:
+        """Return the score of each evaluator by its name; `{"error": …}` for one that failed or took too long."""
         used: dict[str, list[Usage]] = {}
 
         def given_by(evaluator: Evaluator) -> float | bool | dict[str, str]:
             def report(**reported: Any) -> None:
                 used.setdefault(evaluator.name, []).append(Usage.reported(self._price, **reported))
 
-            return self._given(replace(context, usage=RunUsage(context.usage, report)), evaluator)
+            return self._given(replace(context, usage=RunUsage(context.usage, report)), evaluator, timeout_s)
 
         given = {evaluator.name: given_by(evaluator) for evaluator in evaluators}
         return Scored(
@@ -150,13 +153,15 @@ class EvaluationEngine:
             told = f"no output: {type(error).__qualname__}: {text_of(error)}"
             return replace(output_of(told, self._masker, made_by), is_error=True)
 
-    def _given(self, context: EvaluationContext, evaluator: Evaluator) -> float | bool | dict[str, str]:
+    def _given(
+        self, context: EvaluationContext, evaluator: Evaluator, timeout_s: float | None
+    ) -> float | bool | dict[str, str]:
         """Return an evaluator's score: a finite number or a bool; or its error."""
         try:
             asked = getattr(evaluator, "asked", None)
             if asked is None:
-                return self._evaluated(context, evaluator)
-            made = partial(self._evaluated, context, evaluator)
+                return self._evaluated(context, evaluator, timeout_s)
+            made = partial(self._evaluated, context, evaluator, timeout_s)
             return self._judgements.made_once(evaluator, context.case.id, asked(context), made)
         except _NoScore as error:
             told = str(error)
@@ -167,10 +172,14 @@ class EvaluationEngine:
             told = self._masker.error(error) + (f" ({place})" if place else "")
         return {"error": self._masker.text(f"evaluator {evaluator.name}: {told}")}
 
-    def _evaluated(self, context: EvaluationContext, evaluator: Evaluator) -> float | bool:
-        score = evaluator.evaluate(context)
-        if inspect.isawaitable(score):
-            score = self._runs.run(evaluator.name, partial(_awaited, score), None)
+    def _evaluated(self, context: EvaluationContext, evaluator: Evaluator, timeout_s: float | None) -> float | bool:
+        run = partial(self._runs.run, evaluator.name, timeout_s=timeout_s)
+        try:
+            score = run(partial(evaluator.evaluate, context))
+            if inspect.isawaitable(score):
+                score = run(partial(_awaited, score))
+        except NodeTimeout as error:
+            raise _NoScore(f"it took longer than {timeout_s:g} s, the limit of job_timeout_s") from error
         return _checked(score)
 
 

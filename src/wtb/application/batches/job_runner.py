@@ -399,7 +399,8 @@ class JobRunner:
         """Make the missing and outdated scores of a finished job; return None if its run is gone."""
         plan, begin = self.plan, sharing.begin()
         scoring, output = self.services.scoring, (plan.output, plan.output_digest)
-        scored = scoring.scored(job, case, plan.evaluators, plan.digests, plan.definition.restored, output=output)
+        more: Any = {"output": output, "timeout_s": plan.run_timeout_s}
+        scored = scoring.scored(job, case, plan.evaluators, plan.digests, plan.definition.restored, **more)
         if scored is None:
             return None
         read, window = scored.record.scored_in, sharing.read_since(begin)
@@ -483,7 +484,7 @@ class JobRunner:
         plan, evaluation = self.plan, self.services.evaluation
         context = evaluation.context(execution.id, case, plan.definition.restored)
         begin = sharing.begin()
-        scored = evaluation.scored(context, plan.evaluators)
+        scored = evaluation.scored(context, plan.evaluators, plan.run_timeout_s)
         counted = self._counted_calls(job, execution, sharing)
         record = replace(
             counted,

@@ -44,20 +44,20 @@ def over_limit(uow: UnitOfWork, job: Job, report: JobOverLimit, now: datetime) -
     )
     job = job.noted(attempts=(*job.record.attempts, attempt))
     nodes = _next_nodes(uow, job)
+    where = f",{_where(nodes)}" if nodes is not None else ""
     error = Failure(
         type=report.limit.kind.value,
-        message=f"the job {report.limit.happened}{_clause(nodes)}, and its worker was ended. {report.limit.advice}",
-        node=nodes[0] if len(nodes) == 1 else None,
+        message=f"the job {report.limit.happened}{where}, and its worker was ended. {report.limit.advice}",
+        node=nodes[0] if nodes and len(nodes) == 1 else None,
     )
     return _given_up(uow, job, error)
 
 
-def _clause(nodes: tuple[str, ...]) -> str:
-    return f",{_where(nodes)}" if nodes else ""
-
-
-def _where(nodes: tuple[str, ...]) -> str:
-    return f" while it ran {' and '.join(f'node `{node}`' for node in nodes)}" if nodes else ""
+def _where(nodes: tuple[str, ...] | None) -> str:
+    """Say what a job was doing; a run that has no more nodes was being scored."""
+    if nodes is None:
+        return ""
+    return f" while it ran {' and '.join(f'node `{node}`' for node in nodes)}" if nodes else " while its evaluators ran"
 
 
 def _dead(uow: UnitOfWork, job: Job) -> Job:
@@ -70,7 +70,7 @@ def _dead(uow: UnitOfWork, job: Job) -> Job:
             f"the job lost its worker {len(job.record.lost_workers)} times{_where(nodes)} and is not tried again: "
             f"{ends}{advice}. Run the batch again to try it once more"
         ),
-        node=nodes[0] if len(nodes) == 1 else None,
+        node=nodes[0] if nodes and len(nodes) == 1 else None,
     )
     return _given_up(uow, job, error)
 
@@ -100,12 +100,12 @@ def _started(uow: UnitOfWork, job: Job) -> datetime | None:
         return None
 
 
-def _next_nodes(uow: UnitOfWork, job: Job) -> tuple[str, ...]:
-    """Return the nodes that the run of a job had to run next."""
+def _next_nodes(uow: UnitOfWork, job: Job) -> tuple[str, ...] | None:
+    """Return the nodes that the run of a job had to run next; None if the run had not begun."""
     if job.execution_id is None:
-        return ()
+        return None
     try:
         branch = uow.branches.get(uow.executions.get(ExecutionId(job.execution_id)).branch_id)
     except ExecutionNotFound:
-        return ()
-    return () if branch.head_id is None else tuple(dict.fromkeys(uow.checkpoints.get(branch.head_id).next_nodes))
+        return None
+    return None if branch.head_id is None else tuple(dict.fromkeys(uow.checkpoints.get(branch.head_id).next_nodes))

@@ -84,6 +84,7 @@ class Scoring:
         restore: Restore | None = None,
         *,
         output: tuple[OutputReader, str] | None = None,
+        timeout_s: float | None = None,
     ) -> Job | None:
         """Return a finished job with its missing, failed or outdated scores made; None if its run is gone.
 
@@ -98,7 +99,7 @@ class Scoring:
         except ExecutionNotFound:
             # An output that can no longer be read is no reason to run the job again.
             return None if lacking else replace(job, status=JobStatus.COMPLETED)
-        new = self._evaluation.scored(context, lacking)
+        new = self._evaluation.scored(context, lacking, timeout_s)
         # The caller notes the window in which the evaluators read what the new scores depend on.
         read = {name: window for name, window in job.record.scored_in.items() if name not in known.lacking}
         record = replace(

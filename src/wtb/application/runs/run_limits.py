@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
@@ -20,8 +23,40 @@ from wtb.domain.errors import InvalidInput
 from wtb.domain.limits import CallEnd, Limit
 from wtb.domain.ports import UnitOfWork
 
+_log = logging.getLogger(__name__)
+
 _HELD: ContextVar[frozenset[tuple[str, str]]] = ContextVar("wtb_held_limits", default=frozenset())
 """The limits of which the code around this holds a slot: a call inside needs no second one, and cannot wait for it."""
+
+
+_LONG_S = 30.0
+"""After this time, a call that waits for one limit inside another is worth a warning."""
+
+
+def _watched(check: Check, name: str) -> Check:
+    """Return a check that warns once if a call waits for a limit for long while it holds another.
+
+    If a second call takes the two in the other order, both wait for ever.
+    """
+    around = ", ".join(sorted(held for _, held in _HELD.get()))
+    if not around:
+        return check
+    at = time.monotonic() + _LONG_S
+
+    def checked() -> None:
+        nonlocal at
+        check()
+        if time.monotonic() > at:
+            at = math.inf
+            _log.warning(
+                "a call holds a slot of limit %s and has waited %g s for limit %s; if other calls take them in another "
+                "order, they wait for each other for ever: take limits in the same order everywhere",
+                around,
+                _LONG_S,
+                name,
+            )
+
+    return checked
 
 
 class RunLimits:
@@ -51,7 +86,7 @@ class RunLimits:
         if limit is None or (scope, name) in _HELD.get():
             yield
             return
-        held = self._limits.take(scope, name, limit, check)
+        held = self._limits.take(scope, name, limit, _watched(check, name))
         token = _HELD.set(_HELD.get() | {(scope, name)})
         try:
             yield
@@ -70,7 +105,7 @@ class RunLimits:
         if limit is None or (scope, name) in _HELD.get():
             yield
             return
-        held = await _Taking(self._limits, scope, name, limit, check).taken()
+        held = await _Taking(self._limits, scope, name, limit, _watched(check, name)).taken()
         token = _HELD.set(_HELD.get() | {(scope, name)})
         try:
             yield

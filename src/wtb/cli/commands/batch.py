@@ -234,7 +234,9 @@ def _limits(test: BatchTest, given: Sequence[str]) -> dict[str, Limit]:
     for each in given:
         name, _, value = each.partition("=")
         if not name or (value != ADAPTIVE and not (value.isdecimal() and int(value))):
-            raise InvalidInput(f"--limit {each!r} says no number; write NAME=N, as openai=20, or NAME=adaptive")
+            raise InvalidInput(
+                f"--limit {each!r} needs a number of at least 1; write NAME=N, as openai=20, or NAME=adaptive"
+            )
         wanted = Limit.of(int(value) if value.isdecimal() else value, name)
         before = known.get(name, wanted)
         most = before.most if wanted.adaptive else wanted.most
