@@ -51,4 +51,7 @@ def test_a_limit_is_set_for_a_command_and_keeps_its_breaker(shell: Shell) -> Non
 @pytest.mark.parametrize("given", ["service", "service=", "service=0", "service=many", "=3"])
 def test_a_limit_that_says_no_number_is_refused(shell: Shell, given: str) -> None:
     refused = shell.wtb("batch", "run", "batch.py", "--limit", given, code=2)
-    assert refused.stderr == f"wtb: --limit {given!r} needs a number of at least 1; write NAME=N, as openai=20, or NAME=adaptive\n"
+    assert (
+        refused.stderr
+        == f"wtb: --limit {given!r} needs a number of at least 1; write NAME=N, as openai=20, or NAME=adaptive\n"
+    )

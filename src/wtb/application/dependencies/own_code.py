@@ -18,7 +18,11 @@ _BYTES = "bytes:"
 NOTEBOOK = "notebook"
 """The place of code that has no file of its own."""
 
-_ROOT_MARKS = (".git", "pyproject.toml", ".wtb")
+_ROOT_MARKS = ((".git", "pyproject.toml"), (".wtb",))
+"""What the root of a project contains; the first marks that are found anywhere above decide.
+
+A `.wtb` appears wherever somebody types a command, so it counts only in a project that has nothing else.
+"""
 _WTB = Path(__file__).resolve().parents[2]
 
 
@@ -77,9 +81,10 @@ def project_root() -> Path:
 @functools.cache
 def _root_of(here: Path) -> Path:
     here = here.resolve()
-    for folder in (here, *here.parents):
-        if any((folder / mark).exists() for mark in _ROOT_MARKS):
-            return folder
+    for marks in _ROOT_MARKS:
+        for folder in (here, *here.parents):
+            if any((folder / mark).exists() for mark in marks):
+                return folder
     return here
 
 
