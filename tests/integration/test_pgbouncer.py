@@ -36,6 +36,7 @@ def go_on(process: subprocess.Popen[str]) -> None:
 
 
 def has_answered(process: subprocess.Popen[str]) -> bool:
+    assert process.stdout is not None
     return bool(select.select([process.stdout], [], [], 0)[0])
 
 
