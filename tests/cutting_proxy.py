@@ -28,7 +28,7 @@ class CuttingProxy:
         self._open: set[socket.socket] = set()
         self._before: list[bytes] = []
         self._after: list[bytes] = []
-        self._refuses = False
+        self._refuses = self._refuses_then = False
         self.cuts = 0
         """How many connections were cut because of what was sent on them."""
         self.accepted = 0
@@ -43,9 +43,13 @@ class CuttingProxy:
         """Cut the next connection on which these bytes are sent, before the server gets them."""
         self._before.append(sent)
 
-    def cut_after(self, sent: bytes) -> None:
-        """Let the server do what the next such bytes ask for, and cut the connection before its answer."""
+    def cut_after(self, sent: bytes, *, refuse: bool = False) -> None:
+        """Let the server do what the next such bytes ask for, and cut the connection before its answer.
+
+        With `refuse`, nobody is let in after that until `allow`.
+        """
         self._after.append(sent)
+        self._refuses_then = refuse
 
     def cut_all(self) -> None:
         """Cut every open connection."""
@@ -110,6 +114,7 @@ class CuttingProxy:
         if self._takes(self._before, data):
             return False
         if self._takes(self._after, data):
+            self._refuses = self._refuses or self._refuses_then
             client.shutdown(socket.SHUT_RDWR)  # its answer has nowhere to go
             server.sendall(data)
             server.shutdown(socket.SHUT_WR)  # the server reads what it got, and then the end

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -16,6 +18,7 @@ import pytest
 import wtb
 from tests.cutting_proxy import COMMIT, CuttingProxy
 from tests.services import PostgresServer
+from tests.shell import environment, run_wtb
 from wtb.batches import load_batch
 from wtb.domain.errors import DatabaseAway
 from wtb.infrastructure.codecs.types import REGISTERED
@@ -98,11 +101,18 @@ class Orders:
         self.log.touch()
 
     def run(self, bench: wtb.Bench, **options: Any) -> Any:
-        cases = [
+        return bench.batch(self.batch, cases=self.cases(), **options)
+
+    def cases(self) -> list[dict[str, Any]]:
+        return [
             {"id": f"c{number}", "input": {"case": f"c{number}", "log": str(self.log), "number": 0, "bought": []}}
             for number in range(CASES)
         ]
-        return bench.batch(self.batch, cases=cases, **options)
+
+    def write_cases(self) -> None:
+        """Write the cases into a file beside the batch, for a command."""
+        lines = [json.dumps(case) for case in self.cases()]
+        self.log.with_name("cases.jsonl").write_text("\n".join(lines))
 
     def calls(self) -> Counter[str]:
         """Return how often each thing was ordered."""
@@ -198,6 +208,53 @@ def test_a_batch_whose_database_is_away_for_too_long_stops_and_the_same_call_con
             disturbed(orders, disturb, lambda: orders.run(bench, runner=runner))
         assert 0 < orders.delivered().total() < EVERYTHING.total()
         proxy.allow()
+        found = bench.batch_status("orders")
+        assert (found.batch.status, found.running) == ("paused", ())
+        assert found.to_data()["lost_driver"]["reason"] == "no longer runs it"
+        assert (bench.get_batch("orders").status, bench.list_batches()[0].status) == ("paused", "paused")
         result = orders.run(bench, runner=runner)
         assert not [job for job in result.results if job.is_dead]
         orders.check(result)
+
+
+class Commands:
+    """`wtb` in the folder of the orders, on a database that may go away."""
+
+    def __init__(self, orders: Orders, folder: Path, url: str, outage_timeout_s: float) -> None:
+        self._orders = orders
+        orders.write_cases()
+        self._variables = {"WTB_URL": url, "WTB_FOLDER": str(folder), "WTB_OUTAGE_TIMEOUT_S": str(outage_timeout_s)}
+
+    def wtb(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        variables = {**environment(), **self._variables}
+        return run_wtb(*arguments, folder=self._orders.log.parent, variables=variables)
+
+
+@pytest.mark.parametrize("runner", ["threads", "processes"])
+def test_a_command_whose_database_is_away_for_too_long_says_how_to_continue(
+    server: PostgresServer, url: str, orders: Orders, runner: str, tmp_path: Path
+) -> None:
+    run = ("batch", "run", "orders.py", "--cases", "cases.jsonl", "--runner", runner)
+    with CuttingProxy(server.port) as proxy:
+        commands = Commands(orders, tmp_path / "wtb", proxy.url(url), 0.3)
+
+        def disturb(number: int) -> None:
+            if number == 0:
+                proxy.refuse()
+
+        stopped = disturbed(orders, disturb, lambda: commands.wtb(*run, "--json"))
+        assert stopped.returncode == 1, stopped.stderr
+        last = stopped.stderr.splitlines()[-1]
+        assert "has not answered for 0.3 s" in stopped.stderr
+        assert last.startswith("orders is paused: ")
+        assert last.endswith("When the database is back, run the same command again to continue.")
+        assert json.loads(stopped.stdout)["status"] == "paused"
+        proxy.allow()
+        shown = json.loads(commands.wtb("batch", "status", "orders", "--json").stdout)
+        assert (shown["status"], shown["running"], shown["lost_driver"]["reason"]) == ("paused", [], "is gone")
+        assert "Nobody runs it: its process" in commands.wtb("batch", "status", "orders").stdout
+        assert " paused " in commands.wtb("batch", "ls").stdout
+        done = commands.wtb(*run)
+        assert done.returncode == 0, done.stderr
+        with wtb.Bench(url, folder=tmp_path / "wtb") as bench:
+            orders.check(bench.get_batch("orders"))

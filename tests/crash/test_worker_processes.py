@@ -144,6 +144,8 @@ def test_workers_and_what_they_started_end_with_a_killed_driver_and_the_same_com
     driver.send_signal(signal.SIGKILL)
     driver.wait()
     wait_until(lambda: not is_running(worker) and not is_running(sleeper), "the worker outlives its driver")
+    left = shell.json("batch", "status", "mails")
+    assert (left["status"], left["lost_driver"]["worker"]) == ("paused", str(driver.pid))
     (shell.folder / "go").touch()
     shell.wtb(*command)
     words = Counter(" ".join(words[1:]) for words in noted(shell.folder))

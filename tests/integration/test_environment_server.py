@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from wtb.domain.environment import EnvironmentConfig
 from wtb.domain.errors import EnvironmentFailed, InvalidInput
 from wtb.domain.workflow import RetryPolicy
 from wtb.flow import Workflow
+from wtb.infrastructure.environments import grpc as grpc_environment
 from wtb.infrastructure.environments.grpc import GrpcEnvironment
 from wtb.infrastructure.environments.grpc_server import EnvironmentServer, ServerOptions
 
@@ -207,3 +209,19 @@ def _command_server(listen: str) -> tuple[subprocess.Popen[str], str]:
     line = server.stdout.readline()
     assert line.startswith("Serving up to 4 environments on ")
     return server, line.split(" on ")[1].partition(". ")[0]
+
+
+def test_a_node_that_takes_too_long_fails_even_if_its_server_is_halted(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, address = _command_server("127.0.0.1:0")
+    config = EnvironmentConfig(kind="grpc", address=address, timeout_s=60)
+    try:
+        with Bench("memory://") as bench:
+            assert bench.run(flow_of(nodes.add, config), {"a": 1, "b": 2}).status == "completed"
+            server.send_signal(signal.SIGSTOP)
+            monkeypatch.setattr(grpc_environment, "_ANSWERED_WITHIN_S", 0.2)
+            run = bench.run(flow_of(nodes.add, replace(config, timeout_s=0.2)), {"a": 1, "b": 2})
+            assert run.status == "failed"
+            assert "NodeTimeout" in str(run.error)
+    finally:
+        server.kill()
+        server.communicate()

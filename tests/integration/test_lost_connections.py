@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from typing import Any
 
@@ -18,6 +22,7 @@ from wtb.domain.events import RecordedEvent
 from wtb.domain.ports import EventBus, Measure
 from wtb.domain.state import StateDelta
 from wtb.infrastructure.codecs.msgpack import MsgpackCodec
+from wtb.infrastructure.sql import schema
 from wtb.infrastructure.sql.database import Transaction
 from wtb.infrastructure.sql.postgres import PostgresDatabase
 from wtb.infrastructure.sql.unit_of_work import SqlStorage
@@ -264,3 +269,59 @@ def test_while_a_database_is_away_one_thread_asks_for_it_and_the_others_wait(
         thread.join(30)
     assert done == [[]] * 40
     assert proxy.accepted - before < 40 + 30  # each may notice it once; after that one asks, less and less often
+
+
+NUMBER = "SELECT pg_current_xact_id()::text::bigint"
+OVERTAKE = "UPDATE wtb_executions SET version = version + 1 WHERE id = %s"
+
+
+@pytest.mark.parametrize("overtaken", [True, False])
+def test_a_commit_that_a_crash_has_lost_is_not_mistaken_for_a_later_one_with_its_number(
+    bus: EventBus, *, overtaken: bool
+) -> None:
+    """A server that answers before the disk has the data loses the last commits, and gives their numbers again."""
+    with PostgresServer(settings={"synchronous_commit": "off"}) as server, CuttingProxy(server.port) as proxy:
+        url = server.create_database("crashed")
+        with closing(PostgresDatabase(url, pool_size=1)) as database:
+            schema.upgrade(database)
+        with closing(PostgresDatabase(proxy.url(url), pool_size=1, outage_timeout_s=60)) as database:
+            storage = SqlStorage(database, codec=MsgpackCodec(), clock=(clock := FakeClock()), bus=bus)
+            recorder = RunWriter(storage, clock, SequentialIds())
+            at = recorder.start(FLOW, {"n": 0})
+            lost = number_of(url, "CHECKPOINT")
+            keep_from_disk(url)
+            proxy.cut_after(COMMIT, refuse=True)
+            with ThreadPoolExecutor(1) as pool:
+                step = pool.submit(
+                    recorder.complete, at, recorder.node_run(at, "node", 1), StateDelta.setting({"n": 1})
+                )
+                while not proxy.cuts:
+                    time.sleep(0.01)
+                server.kill()
+                server.start()
+                assert number_of(url, OVERTAKE if overtaken else "SELECT %s::text", at.execution.id) <= lost + 2
+                while number_of(url, "SELECT 1") < lost + 5:  # these get the number of the lost one
+                    pass
+                proxy.allow()
+                if overtaken:
+                    with pytest.raises(ConnectionLost, match="nothing of it is stored"):
+                        step.result(60)
+                else:
+                    after = step.result(60)
+                    assert recorder.load(at.execution.id) == after
+
+
+def keep_from_disk(url: str) -> None:
+    """Halt the process that writes commits to the disk after they were answered."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        found = connection.execute("SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'").fetchone()
+    assert found is not None
+    os.kill(found[0], signal.SIGSTOP)
+
+
+def number_of(url: str, statement: str, *parameters: str) -> int:
+    """Execute a statement, commit it, and return the number of a transaction after it."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(statement, parameters or None)
+        (number,) = connection.execute(NUMBER).fetchone() or (0,)
+        return int(number)

@@ -114,7 +114,10 @@ class BatchResult(Displayed):
 
     @property
     def status(self) -> str:
-        """The status: `pending`, `running`, `completed`, `completed_with_errors`, `failed` or `cancelled`."""
+        """The status: `pending`, `running`, `paused`, `completed`, `completed_with_errors`, `failed` or `cancelled`.
+
+        A batch is paused if the process that ran it is gone or silent, for example because the database was away.
+        """
         return self.batch.status.value
 
     @property

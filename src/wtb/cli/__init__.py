@@ -26,12 +26,10 @@ from wtb.cli.commands.show import show_run
 from wtb.cli.commands.travel import checkpoint, delete, fork, redo, rollback
 from wtb.cli.commands.upkeep import doctor, prune
 from wtb.cli.commands.verdicts import baseline, compare, gate
-from wtb.cli.exit_codes import EXIT_CODES
+from wtb.cli.exit_codes import EXIT_CODES, UNEXPECTED, USAGE
 from wtb.cli.output import echo, shown
 from wtb.cli.views.live import is_shown_live
 from wtb.domain.errors import InvalidInput, WTBError
-
-UNEXPECTED, USAGE = 1, 2
 
 _WHOLE = 200
 """Longest help in the list of commands: long enough to show each first sentence in full."""

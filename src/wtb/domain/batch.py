@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -20,6 +20,8 @@ class BatchStatus(StrEnum):
 
     PENDING = "pending"
     RUNNING = "running"
+    PAUSED = "paused"
+    """The process that ran it is gone or silent. Such a process cannot store this, so whoever reads finds it out."""
     COMPLETED = "completed"
     COMPLETED_WITH_ERRORS = "completed_with_errors"
     FAILED = "failed"
@@ -114,11 +116,27 @@ def bool_metrics(jobs: Iterable[Job], earlier: Iterable[str]) -> frozenset[str]:
     return frozenset({*bools, *earlier} - others)
 
 
+SILENT_AFTER = timedelta(seconds=30)
+"""How long the driver of a batch may be silent before the batch counts as paused. It reports every second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchDriver:
+    """The process that runs a batch, and when it last reported, by the store's clock."""
+
+    owner: str
+    seen_at: datetime
+
+    def is_silent(self, now: datetime) -> bool:
+        """Whether it has not reported for so long that it has probably ended, or lost the database."""
+        return now - self.seen_at > SILENT_AFTER
+
+
 @dataclass(frozen=True, kw_only=True)
 class Batch:
     """One batch; `record` holds its plan and the notes of its runs.
 
-    `spent_s` is its elapsed time, over all its runs.
+    `spent_s` is its elapsed time, over all its runs. `driver` is the process that last ran it.
     """
 
     id: str
@@ -129,6 +147,7 @@ class Batch:
     created_at: datetime
     updated_at: datetime
     spent_s: float = 0.0
+    driver: BatchDriver | None = None
 
     def moved_to(self, status: BatchStatus, now: datetime) -> Batch:
         """Return the batch in another status."""

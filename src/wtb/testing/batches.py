@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from wtb.domain.batch import Batch, BatchStatus, Job, JobStatus
+from wtb.domain.batch import Batch, BatchDriver, BatchStatus, Job, JobStatus
 from wtb.domain.batch_record import BatchRecord, MadeOf
 from wtb.domain.errors import BatchNotFound
 from wtb.domain.evaluation import Metric
@@ -46,6 +46,24 @@ class BatchRepositoryContract(StoryFixtures):
                 uow.commit()
             with storage.unit_of_work(readonly=True) as uow:
                 assert (uow.batches.get("b1").spent_s, uow.batches.get("b2").spent_s) == (known_s, 1.5)
+
+    def test_a_batch_keeps_its_last_driver_whoever_saves_it(self, storage: Storage, clock: Clock) -> None:
+        batch = _batch("b1", clock)
+        first = BatchDriver(owner="host:1/2/3", seen_at=clock.now())
+        with storage.unit_of_work() as uow:
+            uow.batches.save(batch)
+            uow.batches.note_driver("b1", first)
+            uow.batches.note_driver("nope", first)
+            uow.commit()
+        second = BatchDriver(owner="host:1/4/5", seen_at=clock.now() + timedelta(seconds=1))
+        for driver in (first, second):
+            with storage.unit_of_work() as uow:
+                uow.batches.note_driver("b1", driver)
+                uow.batches.save(batch)  # as it was when somebody else read it
+                uow.commit()
+            with storage.unit_of_work(readonly=True) as uow:
+                assert uow.batches.get("b1") == replace(batch, driver=driver)
+                assert uow.batches.list_batches() == (replace(batch, driver=driver),)
 
     def test_batches_are_listed_newest_first_and_by_name(self, storage: Storage, clock: Clock) -> None:
         first = _batch("b1", clock)

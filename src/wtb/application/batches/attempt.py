@@ -47,7 +47,7 @@ _AT_A_TIME = 50
 """How many jobs of other processes it checks each time."""
 
 _TOOK_S = 1.0
-"""How often it saves the time that the batch has taken, even if no job ends."""
+"""How often it saves the time that the batch has taken, even if no job ends; readers see by this that it lives."""
 
 _CANCELLED_S = 0.5
 """How often it checks whether the batch was cancelled."""
@@ -118,7 +118,7 @@ class Jobs(Protocol):
         ...
 
     def took(self, spent_s: float) -> None:
-        """Save how long the batch has taken so far."""
+        """Save how long the batch has taken so far, and that this process still runs it."""
         ...
 
 

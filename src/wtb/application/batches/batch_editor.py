@@ -20,7 +20,7 @@ class BatchEditor:
 
     def cancel(self, batch: Batch) -> None:
         """Mark a batch as cancelled: no process starts any more of its jobs."""
-        if batch.status not in (BatchStatus.PENDING, BatchStatus.RUNNING):
+        if batch.status not in (BatchStatus.PENDING, BatchStatus.RUNNING, BatchStatus.PAUSED):
             raise InvalidInput(f"batch {batch.name!r} is {batch.status}: there is nothing to cancel")
         now = self._clock.now()
         with self._storage.unit_of_work() as uow:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
+from wtb.application.batch_driving import driving, report_driver
 from wtb.application.batches.attempt import BatchAttempt, Progress
 from wtb.application.batches.forecast import Forecast
 from wtb.application.batches.job_runner import BatchServices, JobRunner
@@ -21,7 +22,7 @@ from wtb.application.runs.run_figures import measured_runs
 from wtb.domain.batch import Batch, BatchStatus, Job, JobStatus, bool_metrics, end_of
 from wtb.domain.batch_record import MadeOf
 from wtb.domain.cases import Case
-from wtb.domain.errors import WTBError
+from wtb.domain.errors import DatabaseAway, WTBError
 from wtb.domain.event_catalogue import BatchCancelled, BatchCompleted, BatchFailed, BatchStarted
 from wtb.domain.events import Event
 from wtb.domain.job_attempt import RayIds, WorkerName
@@ -63,12 +64,28 @@ class BatchTestRunner:
 
         `on_planned` gets the forecast before the first job starts.
         """
-        is_remote = isinstance(runner, WorkerRunner)
-        if is_remote:
+        if isinstance(runner, WorkerRunner):
             check_for_workers(plan, self._services)
         trace_id = self._services.ids.new()
         self._services.traces.begin(trace_id)
-        batch, planned, spent = self._recorded(plan, trace_id)
+        recorded = self._recorded(plan, trace_id)
+        with driving(recorded[0].id):
+            return self._run_recorded(
+                plan, runner, recorded, trace_id=trace_id, stop=stop, on_planned=on_planned, on_progress=on_progress
+            )
+
+    def _run_recorded(
+        self,
+        plan: BatchPlan,
+        runner: Runner,
+        recorded: tuple[Batch, PlannedJobs, Spent],
+        *,
+        trace_id: str,
+        stop: threading.Event,
+        on_planned: Callable[[Forecast], None],
+        on_progress: Callable[[Progress], None],
+    ) -> Batch:
+        batch, planned, spent = recorded
         on_planned(planned.forecast)
         pending = _in_order(planned.jobs, plan.seed)
         attempt = BatchAttempt(
@@ -101,10 +118,11 @@ class BatchTestRunner:
             with suppress(WTBError):  # report the first error, not this one
                 if isinstance(error, Exception):
                     self._failed(batch, error)
-                self._ended(batch, attempt, numbers)
+                if not isinstance(error, DatabaseAway):  # after an outage, the batch has only paused
+                    self._ended(batch, attempt, numbers)
             raise
         batch = self._with_changing(batch, plan, planned, attempt, trace_id)
-        if pending and not is_remote:
+        if pending and not isinstance(runner, WorkerRunner):
             batch = batch.noted(cores_used=usage.cores())
         return self._ended(batch, attempt, numbers)
 
@@ -227,6 +245,7 @@ class BatchTestRunner:
                 jobs = [job.taking_back() if _is_to_run(job) else job for job in jobs]
             planned = replace(planned, jobs=jobs)
             uow.batches.save(batch)
+            report_driver(uow, batch.id, self._services.owners)
             self._services.limits.begin_batch(uow, batch.id, plan.limits)
             same = set(map(id, known))
             uow.batches.save_jobs([job for job in planned.jobs if id(job) not in same])

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from wtb.application.batch_driving import report_driver
 from wtb.application.batches.job_reversals import JobReversals, WorkedOnElsewhere
 from wtb.application.batches.lost_workers import over_limit, with_lost_worker
 from wtb.application.batches.plan import BatchPlan, Prints
@@ -340,9 +341,10 @@ class JobRunner:
             return uow.batches.get(self.batch.id).status is BatchStatus.CANCELLED
 
     def took(self, spent_s: float) -> None:
-        """Save how long the batch has taken so far."""
+        """Save how long the batch has taken so far, and that this process still runs it."""
         with self.services.storage.unit_of_work() as uow:
             uow.batches.took(self.batch.id, spent_s)
+            report_driver(uow, self.batch.id, self.services.owners)
             uow.commit()
 
     # One job

@@ -99,6 +99,31 @@ class RunningJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LostDriver:
+    """The process that ran a batch and does so no longer: when it was last heard of, and how this is known."""
+
+    process: WorkerName
+    seen_at: datetime
+    reason: str
+    """It `is gone`, `no longer runs it`, or `has been silent`."""
+
+    def __str__(self) -> str:
+        return (
+            f"its process {self.process.pid} on {self.process.host} {self.reason}, last heard of at "
+            f"{self.seen_at:%Y-%m-%d %H:%M:%S} UTC"
+        )
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it for programs."""
+        return {
+            "worker": self.process.pid,
+            "host": self.process.host,
+            "reason": self.reason,
+            "seen": self.seen_at.isoformat(),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BatchStatusView:
     """How far a batch has come, and what runs right now."""
 
@@ -111,6 +136,8 @@ class BatchStatusView:
     """How many of the failed jobs were given up because they lost their worker too often."""
     spent: Spent
     limits: tuple[LimitView, ...] = ()
+    lost_driver: LostDriver | None = None
+    """If the batch has paused: the process that ran it."""
 
     @property
     def left(self) -> int:
@@ -123,6 +150,7 @@ class BatchStatusView:
             "batch": self.batch.id,
             "name": self.batch.name,
             "status": self.batch.status.value,
+            "lost_driver": None if self.lost_driver is None else self.lost_driver.to_data(),
             "runner": self.batch.record.runner,
             "workers": self.batch.record.workers,
             "jobs": {
@@ -193,7 +221,11 @@ class BatchOverview:
 
 
 def batch_status(
-    batch: Batch, jobs: Sequence[Job], alive: Sequence[Execution], limits: tuple[LimitView, ...] = ()
+    batch: Batch,
+    jobs: Sequence[Job],
+    alive: Sequence[Execution],
+    limits: tuple[LimitView, ...] = (),
+    lost_driver: LostDriver | None = None,
 ) -> BatchStatusView:
     """Return the status of a batch, given its jobs, the runs that living processes are working on, and its limits."""
     record = batch.record
@@ -208,6 +240,7 @@ def batch_status(
         dead=sum(job.record.is_dead for job in wanted),
         spent=sum((job.spent for job in jobs), Spent(s=batch.spent_s)),
         limits=limits,
+        lost_driver=lost_driver,
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from wtb.application.queries import checkpoints as pages
 from wtb.application.queries.batch_data import BatchStatusView, batch_status
+from wtb.application.queries.batch_drivers import DrivenBatches
 from wtb.application.queries.limits import LimitView, limit_views
 from wtb.application.queries.lookup import Prefix, find_batch, find_checkpoint, find_run, find_stream, head_of
 from wtb.application.queries.runs import RunReader, spent, used
@@ -32,7 +33,7 @@ from wtb.domain.batch import Baseline, Batch
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.errors import BatchNotFound, DamagedData, ExecutionNotFound, InvalidInput
 from wtb.domain.events import EventType, RecordedEvent, Severity
-from wtb.domain.execution import Execution, ExecutionStatus
+from wtb.domain.execution import Execution
 from wtb.domain.figures import Usage
 from wtb.domain.files import EMPTY_TREE, FileCommitId
 from wtb.domain.filters import read_filters
@@ -58,6 +59,7 @@ class Queries:
         self._storage = storage
         self._owners = owners
         self._runs = RunReader(clock, owners)
+        self._batches = DrivenBatches(self._runs)
 
     def _reading(self) -> UnitOfWork:
         return self._storage.unit_of_work(readonly=True)
@@ -279,17 +281,16 @@ class Queries:
                 if baseline is None:
                     raise
                 return _saved_results(uow, baseline)
-            return BatchView(batch=batch, jobs=uow.batches.list_jobs(batch.id))
+            return BatchView(batch=self._batches.seen(uow, batch), jobs=uow.batches.list_jobs(batch.id))
 
     def batch_status(self, name_or_id: str) -> BatchStatusView:
         """Return how far a batch has come, and which of its jobs run right now."""
         with self._reading() as uow:
-            batch = find_batch(uow, name_or_id)
+            batch, lost = self._batches.lost_driver(uow, find_batch(uow, name_or_id))
             jobs = uow.batches.list_jobs(batch.id)
-            busy = uow.executions.list_executions(statuses=[ExecutionStatus.RUNNING], batch=batch.id, limit=_MOST_BUSY)
-            alive = [run for run in busy if run.lease is not None and self._runs.row(uow, run).neglect is None]
+            alive = self._batches.busy_runs(uow, batch, lost)
             limits = limit_views(uow, batch, self._owners)
-        return batch_status(batch, jobs, alive, limits)
+        return batch_status(batch, jobs, alive, limits, lost)
 
     def list_limits(self, batch: Batch) -> tuple[LimitView, ...]:
         """Return the limits of a batch as they are now, sorted by name."""
@@ -312,12 +313,12 @@ class Queries:
     def batch_record(self, name_or_id: str) -> Batch:
         """Return the record of a batch without its jobs, so that a damaged job does not matter."""
         with self._reading() as uow:
-            return find_batch(uow, name_or_id)
+            return self._batches.seen(uow, find_batch(uow, name_or_id))
 
     def list_batches(self, limit: int) -> tuple[Batch, ...]:
         """Return the records of batches, newest first."""
         with self._reading() as uow:
-            return uow.batches.list_batches(limit=limit)
+            return tuple(self._batches.seen(uow, batch) for batch in uow.batches.list_batches(limit=limit))
 
     def baseline(self, name: str) -> BaselineView:
         """Return a baseline with its results, even if others are damaged; BaselineNotFound names those that exist."""
@@ -330,9 +331,6 @@ class Queries:
         with self._reading() as uow:
             return uow.baselines.list_baselines()
 
-
-_MOST_BUSY = 1_000
-"""The most running runs that the status of a batch looks at."""
 
 _LONGEST_LINE = 1_000
 """How many checkpoints of a run are compared with those of another."""

@@ -13,12 +13,13 @@ from typing import Any
 
 import click
 
+from wtb.application.batches.attempt import Progress
 from wtb.application.batches.forecast import ExternalTool, Forecast
 from wtb.application.queries.batch_data import MatrixRow
 from wtb.batch_results import BatchResult, CaseText, JobResult, error_line, failed_jobs, unscored_jobs
 from wtb.batches import BatchTest, load_batch
 from wtb.bench import Bench
-from wtb.cli.exit_codes import WORK_FAILED
+from wtb.cli.exit_codes import UNEXPECTED, WORK_FAILED
 from wtb.cli.interrupts import Interrupts
 from wtb.cli.output import as_json, counted, echo, example, print_json, show, show_rows, url
 from wtb.cli.views.batch_changes import (
@@ -48,9 +49,9 @@ from wtb.cli.views.batch_tables import (
     print_tags,
     spending,
 )
-from wtb.domain.batch import Batch, JobStatus
+from wtb.domain.batch import Batch, BatchStatus, JobStatus
 from wtb.domain.cases import Case
-from wtb.domain.errors import InvalidInput
+from wtb.domain.errors import DatabaseAway, InvalidInput
 from wtb.domain.job_limits import Resources
 from wtb.domain.limits import ADAPTIVE, Limit, read_limits
 from wtb.domain.spending import Budget
@@ -377,18 +378,24 @@ def _run(bench: Bench, test: BatchTest, only: Sequence[str], *, remeasure: bool 
     display, stop = BatchDisplay(name, quiet=as_json), threading.Event()
     interrupts = Interrupts([(_STOPPING, stop.set)], display.say, display.stop)
     external: list[ExternalTool] = []
-    with ExitStack() as stack:
+    try:
+        with ExitStack() as stack:
 
-        def planned(forecast: Forecast) -> None:  # mistakes are reported before the display starts
-            external.extend(forecast.external)
-            if not as_json:
-                print_external(forecast)
-            stack.enter_context(display.shown())
+            def planned(forecast: Forecast) -> None:  # mistakes are reported before the display starts
+                external.extend(forecast.external)
+                if not as_json:
+                    print_external(forecast)
+                stack.enter_context(display.shown())
 
-        stack.enter_context(interrupts.handled())
-        result = bench.batch(
-            test, only=only, remeasure=remeasure, stop=stop, on_planned=planned, on_progress=display.told
-        )
+            stack.enter_context(interrupts.handled())
+            result = bench.batch(
+                test, only=only, remeasure=remeasure, stop=stop, on_planned=planned, on_progress=display.told
+            )
+    except DatabaseAway as error:
+        if not display.progress.total:  # nothing has begun
+            raise
+        _report_pause(name, display.progress, error, as_json=as_json)
+        sys.exit(UNEXPECTED)
     progress = display.progress
     is_stopped = progress.kept + progress.completed + progress.failed < progress.total
     used_up = Budget.of(test.budget).reached(result.spent) if is_stopped else ()
@@ -403,6 +410,17 @@ def _run(bench: Bench, test: BatchTest, only: Sequence[str], *, remeasure: bool 
     failed += [job for job in result.results if job.not_taken_back]
     if used_up or any(job.combination in ran for job in failed):
         sys.exit(WORK_FAILED)
+
+
+def _report_pause(name: str, progress: Progress, error: DatabaseAway, *, as_json: bool) -> None:
+    """Say that a batch has paused because its database is away, and how to continue."""
+    done = progress.kept + progress.completed + progress.failed
+    if as_json:
+        jobs = {"total": progress.total, "failed": progress.failed, "left": progress.total - done}
+        print_json({"name": name, "status": BatchStatus.PAUSED.value, "error": str(error), "jobs": jobs})
+    echo(f"wtb: {error}", err=True)
+    told = f"{name} is paused: {done:,} of {counted(progress.total, 'job')} done."
+    echo(f"{told} When the database is back, run the same command again to continue.", err=True)
 
 
 def _report(result: BatchResult, kept: int, *, used_up: Sequence[str], is_stopped: bool) -> None:

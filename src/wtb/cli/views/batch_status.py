@@ -24,6 +24,8 @@ def print_status(found: BatchStatusView) -> None:
         echo(f"{counted(found.lost_workers, 'worker')} lost on the way{dead}.")
     for limit in found.limits:
         echo(_limit_line(limit))
+    if found.lost_driver is not None:
+        echo(f"Nobody runs it: {found.lost_driver}. Run the same command again to continue.")
     if found.running:
         echo()
         print_table([_row(each.to_data()) for each in found.running])

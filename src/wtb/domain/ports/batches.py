@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from wtb.domain.batch import Baseline, Batch, CacheEntry, Job
+from wtb.domain.batch import Baseline, Batch, BatchDriver, CacheEntry, Job
 from wtb.domain.observation import Observation
 
 
@@ -14,11 +14,15 @@ class BatchRepository(Protocol):
     """Batches and their jobs."""
 
     def save(self, batch: Batch) -> None:
-        """Store a new or changed batch; its stored `spent_s` never decreases."""
+        """Store a new or changed batch; its stored `spent_s` never decreases, and its stored `driver` stays."""
         ...
 
     def took(self, batch_id: str, spent_s: float) -> None:
         """Store how long a batch has taken so far, unless a longer time is already stored."""
+        ...
+
+    def note_driver(self, batch_id: str, driver: BatchDriver) -> None:
+        """Store which process runs a batch, and that it lives; nothing happens if the batch is gone."""
         ...
 
     def get(self, batch_id: str) -> Batch:

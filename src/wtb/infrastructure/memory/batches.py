@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from wtb.domain.batch import Batch, CacheEntry, CacheStatus, Job
+from wtb.domain.batch import Batch, BatchDriver, CacheEntry, CacheStatus, Job
 from wtb.domain.batch_record import BatchRecord
 from wtb.domain.errors import BatchNotFound
 from wtb.domain.job_record import JobRecord
@@ -27,12 +27,18 @@ class MemoryBatchRepository:
         record = stored_record(batch.record, f"batch {batch.name!r}")
         known: Batch | None = self._transaction.find("batches", batch.id)
         spent_s = batch.spent_s if known is None else max(batch.spent_s, known.spent_s)
-        self._transaction.put("batches", batch.id, evolve(batch, record=record, spent_s=spent_s))
+        driver = None if known is None else known.driver
+        self._transaction.put("batches", batch.id, evolve(batch, record=record, spent_s=spent_s, driver=driver))
 
     def took(self, batch_id: str, spent_s: float) -> None:
         known: Batch | None = self._transaction.find("batches", batch_id)
         if known is not None and known.spent_s < spent_s:
             self._transaction.put("batches", batch_id, evolve(known, spent_s=spent_s))
+
+    def note_driver(self, batch_id: str, driver: BatchDriver) -> None:
+        known: Batch | None = self._transaction.find("batches", batch_id)
+        if known is not None:
+            self._transaction.put("batches", batch_id, evolve(known, driver=driver))
 
     def get(self, batch_id: str) -> Batch:
         found: Batch | None = self._transaction.find("batches", batch_id)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from wtb.domain.batch import Batch, BatchStatus, CacheEntry, CacheStatus, Job, JobStatus
+from wtb.domain.batch import Batch, BatchDriver, BatchStatus, CacheEntry, CacheStatus, Job, JobStatus
 from wtb.domain.batch_record import BatchRecord
 from wtb.domain.errors import BatchNotFound, DamagedData
 from wtb.domain.ids import ExecutionId
@@ -27,14 +27,14 @@ BATCH_SEAL = RowSeal(
     key=("id",),
     rest=("name", "workflow_name", "status", "plan", "created_at_us", "updated_at_us"),
 )
-"""Does not cover `spent_us`, which several processes of a batch raise without writing the rest of the row."""
+"""Does not cover `spent_us` and the driver: the processes of a batch write them without the rest of the row."""
 JOB_SEAL = RowSeal(
     kind=FaultKind.JOB,
     table="wtb_batch_jobs",
     key=("batch_id", "number"),
     rest=("combination", "case_id", "repeat", "fingerprint", "status", "execution_id", "result"),
 )
-_BATCH = f"{BATCH_SEAL.covered}, seal, spent_us"
+_BATCH = f"{BATCH_SEAL.covered}, seal, spent_us, driver, driver_seen_at_us"
 _JOB = f"{JOB_SEAL.covered}, seal"
 
 
@@ -70,6 +70,10 @@ class SqlBatchRepository:
         spent_us = round(spent_s * _US)
         statement = "UPDATE wtb_batches SET spent_us = ? WHERE id = ? AND spent_us < ?"
         self._transaction.run(statement, (spent_us, batch_id, spent_us))
+
+    def note_driver(self, batch_id: str, driver: BatchDriver) -> None:
+        statement = "UPDATE wtb_batches SET driver = ?, driver_seen_at_us = ? WHERE id = ?"
+        self._transaction.run(statement, (driver.owner, to_us(driver.seen_at), batch_id))
 
     def get(self, batch_id: str) -> Batch:
         row = self._transaction.row(f"SELECT {_BATCH} FROM wtb_batches WHERE id = ?", (batch_id,))
@@ -118,6 +122,7 @@ def _batch(row: Any) -> Batch:
         created_at=from_us(row[5]),
         updated_at=from_us(row[6]),
         spent_s=row[8] / _US,
+        driver=None if None in row[9:11] else BatchDriver(owner=row[9], seen_at=from_us(row[10])),
     )
 
 

@@ -181,6 +181,9 @@ class Transaction:
             cursor: Any = self._changed(statement, parameters)
             then(cursor.lastrowid if cursor.rowcount else None)
 
+    def note_proof(self, statement: str, parameters: Sequence[Any]) -> None:
+        """Take note of a query that finds rows exactly if this transaction was committed."""
+
     def settle(self) -> None:
         """Wait for the answers to everything that was asked."""
 

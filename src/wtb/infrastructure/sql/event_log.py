@@ -33,6 +33,8 @@ _INSERT_AFTER = (
     "WHERE EXISTS (SELECT 1 FROM wtb_events WHERE stream = ? AND sequence = ? AND hash = ?) ON CONFLICT DO NOTHING"
 )
 """Checks that the event before it is there: if a guess was wrong, no event that builds on it is added."""
+_IS_THERE = "SELECT 1 FROM wtb_events WHERE stream = ? AND sequence = ? AND hash = ?"
+"""Finds an event that only one transaction can have added: the hash covers its time, to a microsecond."""
 _LAST = "SELECT sequence, hash FROM wtb_events WHERE stream = ? ORDER BY sequence DESC LIMIT 1"
 _SELECT = (
     "SELECT b.hash, e.position, e.stream, e.sequence, e.type, e.at_us, e.data, e.hash FROM wtb_events e "
@@ -109,6 +111,7 @@ class SqlEventLog:
         if end[0] and self._transaction.database.dialect != "sqlite":
             statement, row = _INSERT_AFTER, (*row, event.stream, *end)
         self._ends[event.stream] = sequence, chain
+        self._transaction.note_proof(_IS_THERE, (event.stream, sequence, chain))
 
         def added(position: int | None) -> None:
             if position is None:  # another process has added to the stream since

@@ -69,7 +69,7 @@ class PipelinedTransaction(Transaction):
     If a change fails, the next query fails, or at the latest the commit, which then stores nothing.
     """
 
-    __slots__ = ("_asked", "_is_committing", "_is_kept", "_pipeline", "_read", "_sent", "_unsure", "_xid")
+    __slots__ = ("_asked", "_is_committing", "_is_kept", "_pipeline", "_proof", "_read", "_sent", "_unsure", "_xid")
 
     database: PostgresDatabase
 
@@ -87,7 +87,12 @@ class PipelinedTransaction(Transaction):
         """The number of this transaction, and when its server was started."""
         self._unsure: list[tuple[Any, ...]] = []
         """The numbers under which a commit was sent and not answered."""
+        self._proof: tuple[str, Sequence[Any]] | None = None
+        """A query that finds rows exactly if this transaction was committed."""
         self._is_committing = self._is_kept = False
+
+    def note_proof(self, statement: str, parameters: Sequence[Any]) -> None:
+        self._proof = statement, parameters
 
     def note_number(self) -> None:
         """Ask for the number of this transaction, with the next answer: it tells whether a commit arrived."""
@@ -267,7 +272,7 @@ class PipelinedTransaction(Transaction):
         self._driver = self.connection.driver_connection
 
     def _send_again(self) -> None:
-        if self._was_committed(same_server=True):
+        if self._has_number_committed(same_server=True):
             self._is_kept = True
             return
         try:
@@ -284,16 +289,23 @@ class PipelinedTransaction(Transaction):
         """Accept other answers than before if the reason is that the transaction was committed."""
         if self._driver.info.transaction_status:
             self._driver.execute("ROLLBACK")
-        if not self._was_committed(same_server=False):
+        if not self._was_committed():
             raise _Differs from error
         self._is_kept = True
 
-    def _was_committed(self, *, same_server: bool) -> bool:
-        """Whether one of the commits without an answer arrived.
+    def _was_committed(self) -> bool:
+        """Whether a commit without an answer arrived, perhaps before a crash of the server.
 
-        After a crash, the server may give the number of a lost transaction to another one. So as long as the statements
-        have not been repeated, the answer counts only if the server was not started again.
+        What the transaction itself has stored is certain. Its number is not: the server may have lost it in a crash,
+        and given it to another transaction.
         """
+        if not self._unsure or self._proof is None:
+            return self._has_number_committed(same_server=False)
+        statement, parameters = self._proof
+        return bool(self._driver.execute(self.database.text(statement), parameters).fetchall())
+
+    def _has_number_committed(self, *, same_server: bool) -> bool:
+        """Whether the server has committed one of the numbers; `same_server`: and was not started again since."""
         return any(self._status(number, started, same_server=same_server) for number, started in self._unsure)
 
     def _status(self, number: str, started: Any, *, same_server: bool) -> bool:

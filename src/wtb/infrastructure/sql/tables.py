@@ -285,6 +285,8 @@ batches = Table(
     Column("updated_at_us", BigInteger, nullable=False),
     Column("spent_us", BigInteger, nullable=False, server_default="0"),
     Column("seal", LargeBinary),
+    Column("driver", Text),
+    Column("driver_seen_at_us", BigInteger),
     Index("wtb_batches_name", "name", "created_at_us"),
 )
 
