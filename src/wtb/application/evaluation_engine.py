@@ -14,7 +14,7 @@ from wtb.application.dependencies.walk import fingerprint
 from wtb.application.judgements import Judgements
 from wtb.application.runs.callers_loop import LoopGone
 from wtb.application.runs.function_caller import NodeTimeout
-from wtb.application.runs.run_figures import line_figures
+from wtb.application.runs.run_figures import measured_history
 from wtb.application.runs.run_limits import BATCH_LIMITS, LimitBlock, RunLimits
 from wtb.application.runs.tracebacks import own_place
 from wtb.domain.cases import Case, raise_faults
@@ -24,6 +24,7 @@ from wtb.domain.evaluation import EvaluationContext, Evaluator, RunUsage, metric
 from wtb.domain.figures import NOTHING, Price, Usage
 from wtb.domain.ids import CheckpointId, ExecutionId
 from wtb.domain.job_output import JobOutput, output_of
+from wtb.domain.line_figures import LineFigures
 from wtb.domain.model_endpoint import NO_ENDPOINT, ModelEndpoint
 from wtb.domain.ports import Storage
 from wtb.domain.secrets import Masker, text_of
@@ -97,11 +98,11 @@ class EvaluationEngine:
     ) -> tuple[CheckpointId, EvaluationContext]:
         """Return the head of a run, and the context for evaluators there."""
         with self._storage.unit_of_work(readonly=True) as uow:
-            execution = uow.executions.get(execution_id)
-            head_id = uow.branches.get(execution.branch_id).head_id
+            history = measured_history(uow, execution_id)
+            head_id = history.branch().head_id
             assert head_id is not None
             state = uow.checkpoints.load(head_id).state
-            line = line_figures(uow, execution_id)
+        line = LineFigures.of(history)
         return head_id, EvaluationContext(
             case=case,
             state=(restore or self.restore)(state),

@@ -87,6 +87,7 @@ class BatchResult(Displayed):
         ]
         self.batch = batch
         self._verdicts: dict[tuple[str, int], tuple[Verdict, ...]] = {}
+        self._tables: dict[str, ScoreTable] = {}
 
     def __repr__(self) -> str:
         return f"<BatchResult {self.batch.name}: {self.batch.status}, {len(self._jobs)} jobs>"
@@ -277,6 +278,10 @@ class BatchResult(Displayed):
     @property
     def results(self) -> list[JobResult]:
         """Every finished job: combination, case, repeat, status, scores, error, latency, usage and run."""
+        return list(self._results)
+
+    @cached_property
+    def _results(self) -> list[JobResult]:
         return [
             JobResult(
                 combination=job.combination,
@@ -423,6 +428,11 @@ class BatchResult(Displayed):
             raise InvalidInput(f"there is no metric {metric!r}; this batch has {', '.join(self._all_metrics)}")
         if metric == OVERALL.name and self._overall is not None:
             return self._overall
+        if metric not in self._tables:
+            self._tables[metric] = self._table(metric)
+        return self._tables[metric]
+
+    def _table(self, metric: str) -> ScoreTable:
         repeats, metrics = self.batch.record.repeats, self.metrics
         scores: dict[str, dict[str, list[Score]]] = {
             name: {case: [Absent.MISSING] * repeats for case in self.batch.record.cases} for name in self.combinations

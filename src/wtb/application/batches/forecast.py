@@ -88,6 +88,8 @@ class NodeRunCount:
         self._before = before
         self._now = now
         self._upstream = _upstream(plan.definition)
+        self._known_stable: dict[tuple[bool, str], str] = {}
+        """Stable digests by digest; thousands of jobs have the same few nodes."""
 
     def count(
         self, jobs: Sequence[Job], waiting: Sequence[tuple[Job, Mapping[str, str]]], shareable: set[NodeRunKey]
@@ -97,7 +99,7 @@ class NodeRunCount:
         made: set[NodeRunKey] = set()
         executed = 0
         for job, digests in waiting:
-            for node, run in self._runs(job, self._stable(digests, self._now)):
+            for node, run in self._runs(job, self._stable(digests, is_now=True)):
                 is_shared = self._plan.share and ((run in shareable and node not in uncached) or run in made)
                 executed += not is_shared
                 if node not in uncached or node in self._plan.fresh_nodes:
@@ -108,16 +110,19 @@ class NodeRunCount:
 
     def shareable(self, job: Job, digests: Mapping[str, str], stale: set[str]) -> Iterator[NodeRunKey]:
         """Yield the node runs of a finished job that others can share, but none after a stale node."""
-        for node, run in self._runs(job, self._stable(digests, self._before)):
+        for node, run in self._runs(job, self._stable(digests, is_now=False)):
             if not stale & set(self._upstream.get(node, ())):
                 yield run
 
-    def _stable(self, digests: Mapping[str, str], made_of: MadeOf) -> dict[str, str]:
+    def _stable(self, digests: Mapping[str, str], *, is_now: bool) -> dict[str, str]:
         """Return the digests of nodes without the values that runs change."""
-        return {
-            node: parts_digest(counted(made_of.parts.get(digest, {}), self._before.changing))
-            for node, digest in digests.items()
-        }
+        return {node: self._stable_digest(digest, is_now=is_now) for node, digest in digests.items()}
+
+    def _stable_digest(self, digest: str, *, is_now: bool) -> str:
+        if (is_now, digest) not in self._known_stable:
+            parts = (self._now if is_now else self._before).parts.get(digest, {})
+            self._known_stable[is_now, digest] = parts_digest(counted(parts, self._before.changing))
+        return self._known_stable[is_now, digest]
 
     def _runs(self, job: Job, digests: Mapping[str, str]) -> Iterator[tuple[str, NodeRunKey]]:
         for node in digests:

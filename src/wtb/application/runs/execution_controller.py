@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -170,15 +170,22 @@ class ExecutionController:
         """Create a run and run it until it ends or pauses; `facts` are the other arguments of `create`.
 
         `request` may ask for a pause at any time, even before the run begins. `limits` are those of its batch.
-        It does the same as `create` and `run`, but does not read back the position that it has just written.
+        It does the same as `create` and `run`, but in one transaction, and does not read back the position that it has
+        just written.
         """
-        new = self._created(definition, state, options, **facts)
-        with alone(new.at), self._heartbeat.keeping(at := self._claimed(new.at, options, (), False)):
-            lost = self._lost_calls(at.execution.id)
+        with ExitStack() as held:
+            # Before others can see the run: another thread may resume any run that has no lease or one of this process.
+            mine: dict[str, Any] = {
+                "owner": self._leases.me(),
+                "before_commit": lambda at: held.enter_context(alone(at)),
+            }
+            new = self._created(definition, state, options, **mine, **facts)
+            held.enter_context(self._heartbeat.keeping(new.at))
+            lost = self._lost_calls(new.at.execution.id)
             driver = self._driver(
                 new.definition,
                 options,
-                at,
+                new.at,
                 new.standing,
                 lost,
                 engine=new.engine,

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
 from wtb.application.runs.heads import HeadDrafts, edit_of, move_head
+from wtb.application.runs.leases import LEASE
 from wtb.application.runs.steps import Position, SaveFiles
 from wtb.domain.checkpoint import Checkpoint, CheckpointDraft, Trigger
 from wtb.domain.engine import Standpoint
-from wtb.domain.event_catalogue import BranchCreated, ExecutionCreated, StateUpdated
+from wtb.domain.event_catalogue import BranchCreated, ExecutionCreated, ExecutionStarted, StateUpdated
 from wtb.domain.events import Event
-from wtb.domain.execution import Branch, Execution
+from wtb.domain.execution import Branch, Execution, ExecutionStatus
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, check_id
 from wtb.domain.job_origin import of_fork
 from wtb.domain.ports import Clock, Ids, Storage
@@ -24,7 +25,10 @@ MAIN = "main"
 
 
 class RunCreator:
-    """Creates pending runs. One transaction stores the execution, the branch, the first checkpoint and the event."""
+    """Creates runs, pending or under way.
+
+    One transaction stores the execution, the branch, the first checkpoint and the events.
+    """
 
     def __init__(self, storage: Storage, clock: Clock, ids: Ids, *, user: str | None = None) -> None:
         self._storage = storage
@@ -47,10 +51,13 @@ class RunCreator:
         metadata: Mapping[str, Any] | None = None,
         created_by: str | None = None,
         files: SaveFiles | None = None,
+        owner: str | None = None,
+        before_commit: Callable[[Position], object] = lambda at: None,
     ) -> Position:
-        """Record a new run of a workflow (as data), pending, with checkpoint 0 holding its input.
+        """Record a new run of a workflow (as data) with checkpoint 0 holding its input.
 
-        Unless `created_by` names somebody else, the user of this process created it.
+        Unless `created_by` names somebody else, the user of this process created it. The run is pending. If `owner`
+        names a process, that process runs it from now on and has its lease: this takes no second transaction.
         """
         now, created_by = self._clock.now(), created_by or self._user
         execution_id = self._execution_id(execution_id)
@@ -82,6 +89,8 @@ class RunCreator:
                 created_at=now,
                 updated_at=now,
             )
+            if owner is not None:
+                execution = execution.moved_to(ExecutionStatus.RUNNING, now).owned(owner, uow.now(), LEASE)
             uow.executions.add(execution)
             uow.branches.add(branch)
             head = uow.checkpoints.save(draft, StateDelta.setting(state), memory=memory)
@@ -91,8 +100,13 @@ class RunCreator:
                 workflow=execution.workflow_name, checkpoint=head.id, variants=variants, by=created_by
             )
             uow.events.append(Event.of(body, stream=execution_id, at=now))
+            if owner is not None:
+                begun = ExecutionStarted(checkpoint=head.id, by=self._user)
+                uow.events.append(Event.of(begun, stream=execution_id, at=now))
+            at = Position(execution=execution, branch=branch.moved(head.id), head=head)
+            before_commit(at)
             uow.commit()
-        return Position(execution=execution, branch=branch.moved(head.id), head=head)
+        return at
 
     def fork(
         self,

@@ -7,7 +7,6 @@ cost more than the insert (see docs/adr). Its engine runs migrations, and pools 
 from __future__ import annotations
 
 import os
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -29,6 +28,13 @@ class Cursor(Protocol):
     """The part of a driver's cursor that we use."""
 
     rowcount: int
+
+
+class Turn(Protocol):
+    """The right to write next."""
+
+    def release(self) -> None:
+        """Let the next writer have its turn."""
 
 
 class Database(ABC):
@@ -140,8 +146,8 @@ class Transaction:
         self._driver = driver
         self._open = True
         self._failed = False
-        self.turn: threading.Lock | None = None
-        """The lock that this writer holds until it ends, so that other writers of the process wait in line."""
+        self.turn: Turn | None = None
+        """The turn that this writer has until it ends, so that other writers wait in line."""
 
     def run(self, statement: str, parameters: Sequence[Any] = ()) -> None:
         """Execute one change without counting its rows; a failure may show only at the next statement."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import threading
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -15,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from wtb.domain.errors import DamagedData, InvalidInput, StorageError, StorageReplaced, StorageUnavailable
 from wtb.infrastructure.sql.database import Database, Transaction
+from wtb.infrastructure.sql.write_turn import WriteTurn
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-_LONGEST_TURN_S = 0.1
-"""How long a writer waits for others of its process before it asks SQLite, which applies the full timeout."""
 _SHORT_WAIT_S = 0.1
 _MOST_IDLE = 8
 """The most idle connections to SQLite that stay open; each has its own cache."""
@@ -43,7 +41,7 @@ class SqliteDatabase(Database):
         self._has_log = False
         self._opened: tuple[int, int] | None = None
         """The device and inode of the file that this process uses."""
-        self._writing = threading.Lock()
+        self._turn = WriteTurn(os.path.dirname(os.path.realpath(path)))  # noqa: PTH120  as for the log
         self._idle: deque[sqlite3.Connection] = deque()
 
     @cached_property
@@ -112,6 +110,8 @@ class SqliteDatabase(Database):
     def close(self) -> None:
         while self._idle and not self._was_forked:
             self._idle.pop().close()
+        if not self._was_forked:
+            self._turn.close()
 
     def write_log_back(self) -> bool:
         """Move everything from the log into the database file; False if others are using the log right now."""
@@ -134,10 +134,9 @@ class SqliteDatabase(Database):
                 self.check_in_place()  # a writer checks this after its commit
             transaction.run("BEGIN")
             return
-        # SQLite makes a second writer sleep for at least a millisecond; a lock is quicker within one process.
-        if self._writing.acquire(timeout=_LONGEST_TURN_S):
-            transaction.turn = self._writing
-        transaction.run("BEGIN IMMEDIATE")
+        if self._turn.take():
+            transaction.turn = self._turn
+        transaction.run("BEGIN IMMEDIATE")  # after a turn that did not come, SQLite applies the full timeout
 
     def fetch(self, driver: Any, statement: str, parameters: Sequence[Any]) -> list[Any]:
         try:
