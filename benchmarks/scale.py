@@ -1,4 +1,4 @@
-"""Scale: jobs that compute, in processes and in threads; the support example in both; what Ray adds to a job.
+"""Scale: jobs that compute and the support example, in processes and in threads; what Ray adds to a job; many jobs.
 
 Every figure is measured in turns, one way right after the other, so that what else the machine does meets both. The
 time that worker processes take to start is part of their figures.
@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
+from benchmarks.many_ray_jobs import many_on_ray
 from benchmarks.ray_jobs import on_ray
 from benchmarks.report import Figure, Part, measure
 
@@ -98,15 +99,17 @@ def demo(folder: Path) -> list[Figure]:
 
 
 def main() -> None:
-    """Measure everything."""
+    """Measure everything, or the parts whose names are arguments."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         parts: list[Part] = [
             ("jobs that compute", lambda: computing(folder)),
             ("the support example", lambda: demo(folder)),
             ("jobs on Ray", lambda: on_ray(folder)),
+            ("many jobs on Ray", lambda: many_on_ray(folder)),
         ]
-        measure(f"Scale, {os.cpu_count()} cores", Path("build/benchmarks/scale.json"), parts)
+        wanted = [part for part in parts if not sys.argv[1:] or part[0] in sys.argv[1:]]
+        measure(f"Scale, {os.cpu_count()} cores", Path("build/benchmarks/scale.json"), wanted)
 
 
 if __name__ == "__main__":

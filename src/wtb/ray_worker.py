@@ -44,13 +44,14 @@ class RayWorker:
         self._measurements = WorkerTelemetry()
         self._turn = threading.Lock()
         self._begun: set[int] = set()
+        self._running: int | None = None
         self._withdrawn: set[int] = set()
         self._services: Services | None = None
         self._worker: BatchWorker | None = None
 
-    def ping(self) -> str:
-        """Return a token that no other worker has."""
-        return self._token
+    def ping(self) -> dict[str, Any]:
+        """Return a token that no other process has, and the number of the job that runs, if one does."""
+        return {"token": self._token, "job": self._running}
 
     def begin(self, message: Mapping[str, Any], carried: CarriedCode | None = None) -> dict[str, Any]:
         """Join a batch; return that this worker is ready, or why it refuses. `carried` is code of a notebook."""
@@ -85,7 +86,11 @@ class RayWorker:
                 self._withdrawn.discard(number)
                 return {"withdrawn": number}
             self._begun = {number}  # it stays there: whoever asks for it back too late must not get it
-        report = report_data(reported(self._worker, number))
+            self._running = number
+        try:
+            report = report_data(reported(self._worker, number))
+        finally:
+            self._running = None
         more, self._settled[:] = [report_data(ResultSettled(key)) for key in self._settled], []
         if (measured := self._measurements.taken()) is not None:
             more.append(report_data(measured))
@@ -99,11 +104,14 @@ class RayWorker:
             self._withdrawn.add(number)
             return True
 
-    def watch(self, limit_bytes: int) -> dict[str, Any] | None:
+    def watch(self, limit_bytes: int | None) -> dict[str, Any] | None:
         """Wait until this worker uses more memory than a limit; return how much, and the job that runs.
 
-        Return None when the worker ends.
+        Return None when the worker ends. Without a limit it only waits: if the process ends, this call fails.
         """
+        if limit_bytes is None:
+            self._ended.wait()
+            return None
         while not self._ended.wait(_WATCH_S):
             used = memory_above(os.getpid(), limit_bytes)
             if used is not None:

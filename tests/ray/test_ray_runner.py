@@ -10,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,7 @@ def finished(state):
 @flow.node()
 def mail(state, ctx):
     answer = ctx.tool(send, state=dict(state))
+    Path(state["folder"], f"answered {state['to']}").touch()
     go = Path(state["folder"], "go")
     if state["to"] == "deadly" or (state["to"] == "killed" and not go.exists()):
         go.touch()
@@ -141,6 +143,30 @@ def test_a_job_that_kills_three_workers_is_a_dead_letter(shell: Shell, ray_clust
     assert noted(shell.folder)["sent deadly"] == 1, "nothing is repeated"
 
 
+def test_an_idle_worker_that_is_killed_is_started_again_and_no_job_loses_an_attempt(
+    shell: Shell, ray_cluster: str
+) -> None:
+    with wtb.Bench() as bench, ThreadPoolExecutor(1) as pool:
+        running = pool.submit(bench.batch, load_batch("mails.py:many"), workers=2)
+        try:
+            wait_until(lambda: sum(noted(shell.folder).values()) == 3 * 3 + 2, "the short jobs do not end")
+            os.kill(pid_that_noted(shell.folder, "finished a"), signal.SIGKILL)
+            wait_until(lambda: worker_events(shell).count("worker.started") == 3, "no worker takes its place")
+        finally:
+            (shell.folder / "go").touch()
+        assert set(map(tuple, ends(running.result()).values())) == {("completed",)}
+    assert worker_events(shell).count("worker.lost") == 1
+
+
+def pid_that_noted(folder: Path, words: str) -> int:
+    [line] = [line for line in (folder / "log").read_text().splitlines() if line.endswith(words)]
+    return int(line.split()[0])
+
+
+def worker_events(shell: Shell) -> list[str]:
+    return [each["event"] for each in shell.json("events", "--batch", "mails") if each["event"].startswith("worker.")]
+
+
 def test_a_job_behind_a_long_one_goes_to_a_worker_that_is_free(shell: Shell, ray_cluster: str) -> None:
     with wtb.Bench() as bench:
         result = bench.batch(load_batch("mails.py:long"), workers=2)
@@ -155,7 +181,7 @@ def test_workers_end_with_a_killed_driver_and_the_same_command_goes_on_with_code
     command = ("batch", "run", "mails.py:waiting", "--ray-address", ray_cluster)
     driver = shell.start(*command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        wait_until(lambda: noted(shell.folder)["sent waits"] == 1, "the node does not begin")
+        wait_until((shell.folder / "answered waits").exists, "the node does not begin")
         _check_worker(shell, int((shell.folder / "log").read_text().split()[0]))
     finally:
         driver.send_signal(signal.SIGKILL)

@@ -1,6 +1,7 @@
-"""Soak: a batch on a Ray cluster of three nodes that go and come while it runs, on Postgres.
+"""Soak: a batch on a Ray cluster of three nodes that go and come, on a Postgres that is restarted and cut off.
 
-`make soak-ray` runs it. WTB_SOAK_JOBS is the number of jobs (300), WTB_SOAK_EVERY_S the seconds between losses (20).
+`make soak-ray` runs it. WTB_SOAK_JOBS is the number of jobs (300), WTB_SOAK_EVERY_S the seconds between two
+disturbances (5).
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ import os
 import random
 import subprocess
 import sys
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import cycle
 from pathlib import Path
@@ -19,17 +21,20 @@ from typing import Any
 import pytest
 
 import wtb
+from tests.cutting_proxy import COMMIT, CuttingProxy
 from tests.services import PostgresServer
 from tests.shell import Shell, environment
 from wtb.domain.parity import parity_differences
+from wtb.infrastructure.sql import schema
+from wtb.infrastructure.sql.postgres import PostgresDatabase
 from wtb.parity import job_facts
 
 pytestmark = pytest.mark.skipif("WTB_SOAK" not in os.environ, reason="it takes minutes; `make soak-ray` runs it")
 
 JOBS = int(os.environ.get("WTB_SOAK_JOBS", "300"))
-EVERY_S = float(os.environ.get("WTB_SOAK_EVERY_S", "20"))
+EVERY_S = float(os.environ.get("WTB_SOAK_EVERY_S", "5"))
 AT_LEAST = 5
-"""How many calls there are between two disturbances: a worker that never begins cannot be lost."""
+"""How many calls there are before another node is lost: a worker that never begins cannot be lost."""
 BANK = """
 import os
 import time
@@ -95,13 +100,13 @@ import sys
 import wtb
 from wtb.batches import load_batch
 
-name, addresses = sys.argv[1], sys.argv[2:]
+name, placed_within_s, addresses = sys.argv[1], float(sys.argv[2]), sys.argv[3:]
 if addresses:
     import ray
 
     import wtb.infrastructure.runners.ray
 
-    wtb.infrastructure.runners.ray._PLACED_WITHIN_S = 600  # on a busy machine, processes start slowly
+    wtb.infrastructure.runners.ray._PLACED_WITHIN_S = placed_within_s
     ray.init(address=addresses[0], namespace="wtb", logging_level="ERROR", log_to_driver=False)
 with wtb.Bench() as bench:
     batch = load_batch("bank.py")
@@ -110,9 +115,25 @@ with wtb.Bench() as bench:
 
 
 @pytest.fixture
-def shell(empty_folder: Path, postgres: PostgresServer, migrated_database: str) -> Iterator[Shell]:
+def server() -> Iterator[PostgresServer]:
+    with PostgresServer(fsync=False) as server:
+        yield server
+
+
+@pytest.fixture
+def proxy(server: PostgresServer) -> Iterator[CuttingProxy]:
+    with CuttingProxy(server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def shell(empty_folder: Path, server: PostgresServer, proxy: CuttingProxy) -> Iterator[Shell]:
+    url = server.create_database("soak")
+    database = PostgresDatabase(url, pool_size=1)
+    schema.upgrade(database)
+    database.close()
     ledger = empty_folder / "ledger"
-    (empty_folder / "wtb.toml").write_text(f'url = "{postgres.url(migrated_database)}"\n')
+    (empty_folder / "wtb.toml").write_text(f'url = "{proxy.url(url)}"\n')
     (empty_folder / "drive.py").write_text(DRIVE)
     yield Shell(empty_folder, bank=f"LEDGER, JOBS = {str(ledger)!r}, {JOBS}\n{BANK}")
     sys.modules.pop("bank", None)
@@ -136,17 +157,48 @@ def _node(num_cpus: int = 2) -> dict[str, Any]:
     return {"num_cpus": num_cpus, "object_store_memory": 80 * 1024**2, "include_dashboard": False}
 
 
-def nodes_go_and_come(cluster: Any) -> Callable[[], str]:
-    """Return a disturbance: one of the two nodes without the head is killed, and another one joins."""
-    chosen = random.Random(1)
+class Storm:
+    """What disturbs a batch, in turns: twice the database is restarted and cut off, then a node is replaced.
 
-    def happen() -> str:
-        gone = chosen.choice(sorted(cluster.worker_nodes, key=lambda node: node.unique_id))
-        cluster.remove_node(gone, allow_graceful=False)
-        cluster.add_node(**_node())
+    It is called in the main thread, because a node of Ray starts only there.
+    """
+
+    def __init__(self, cluster: Any, server: PostgresServer, proxy: CuttingProxy, ledger: Path) -> None:
+        self._cluster, self._server, self._proxy, self._ledger = cluster, server, proxy, ledger
+        self._chosen = random.Random(1)
+        self._calls = 0
+        self.happened = Counter[str]()
+        self._kinds = cycle((self._restart, self._cut, self._restart, self._cut, self._replace_node))
+
+    def blow(self) -> None:
+        """Disturb the batch once."""
+        self.happened[next(self._kinds)()] += 1
+
+    def _restart(self) -> str:
+        """End Postgres in order or like a crash, and start it again a moment later."""
+        (self._server.stop if self._chosen.random() < 0.5 else self._server.kill)()
+        time.sleep(self._chosen.uniform(0, 2))
+        self._server.start()
+        return "restart of Postgres"
+
+    def _cut(self) -> str:
+        """Cut all connections, or the next one that commits, before Postgres hears of it or before its answer."""
+        kind = self._chosen.randrange(3)
+        if kind == 0:
+            self._proxy.cut_all()
+            return "cut of all connections"
+        (self._proxy.cut_before if kind == 1 else self._proxy.cut_after)(COMMIT)
+        return "cut of a commit"
+
+    def _replace_node(self) -> str:
+        """Kill one of the two nodes without the head, and let another one join."""
+        if len(_calls(self._ledger)) - self._calls < AT_LEAST:
+            return "node left alone"
+        gone = self._chosen.choice(sorted(self._cluster.worker_nodes, key=lambda node: node.unique_id))
+        self._cluster.remove_node(gone, allow_graceful=False)
+        self._cluster.add_node(**_node())
+        self._calls = len(_calls(self._ledger))
         return "node"
-
-    return happen
 
 
 def bank_of(shell: Shell) -> tuple[Counter[str], int]:
@@ -155,27 +207,27 @@ def bank_of(shell: Shell) -> tuple[Counter[str], int]:
     return Counter(_calls(ledger)), len(list(ledger.glob("moved-*")))
 
 
-def run(shell: Shell, name: str, *address: str, disturbances: Sequence[Callable[[], str]] = ()) -> Counter[str]:
-    """Run the batch with an empty ledger, while the disturbances happen in turns; return how often each happened.
+def start(shell: Shell, name: str, *address: str, placed_within_s: float = 600) -> subprocess.Popen[str]:
+    """Start the batch. On a busy machine, processes start slowly, and Ray has long to find a place for them."""
+    command = [sys.executable, "drive.py", name, str(placed_within_s), *address]
+    return subprocess.Popen(command, cwd=shell.folder, env=environment(), stderr=subprocess.PIPE, text=True)
 
-    Restarts of Postgres and a proxy that cuts connections belong here, too: functions that do it once and name it. They
-    are called in the main thread, because a node of Ray starts only there.
-    """
+
+def run(shell: Shell, name: str, *address: str, disturb: Callable[[], None] = lambda: None) -> None:
+    """Run the batch with an empty ledger, and disturb it every few seconds."""
     ledger = shell.folder / "ledger"
     if ledger.exists():
         ledger.rename(shell.folder / f"ledger before {name}")
     ledger.mkdir()
-    driver = subprocess.Popen([sys.executable, "drive.py", name, *address], cwd=shell.folder, env=environment())
-    happened, seen = Counter[str](), 0
-    for disturb in cycle(disturbances or [lambda: "none"]):
+    driver = start(shell, name, *address)
+    while True:
         try:
-            assert driver.wait(timeout=EVERY_S) == 0
-            return happened
+            _, said = driver.communicate(timeout=EVERY_S)
         except subprocess.TimeoutExpired:
-            if len(_calls(ledger)) - seen >= AT_LEAST:
-                happened[disturb()] += 1
-                seen = len(_calls(ledger))
-    raise AssertionError
+            disturb()
+        else:
+            assert driver.returncode == 0, said
+            return
 
 
 def _calls(ledger: Path) -> list[str]:
@@ -183,12 +235,15 @@ def _calls(ledger: Path) -> list[str]:
     return file.read_text().split() if file.exists() else []
 
 
-def test_nodes_that_go_and_come_change_no_result_and_repeat_no_effect(shell: Shell) -> None:
+def test_lost_nodes_and_a_database_that_comes_and_goes_change_no_result_and_repeat_no_effect(
+    shell: Shell, server: PostgresServer, proxy: CuttingProxy
+) -> None:
     run(shell, "calm")
     names = {f"n{number}" for number in range(JOBS)}
     assert bank_of(shell) == (Counter(dict.fromkeys(names, 1)), JOBS)
     with cluster_of_three() as cluster:
-        happened = run(shell, "stormy", cluster.address, disturbances=[nodes_go_and_come(cluster)])
+        storm = Storm(cluster, server, proxy, shell.folder / "ledger")
+        run(shell, "stormy", cluster.address, disturb=storm.blow)
     calls, moved = bank_of(shell)
     with wtb.Bench() as bench:
         calm, stormy = bench.get_batch("calm"), bench.get_batch("stormy")
@@ -199,14 +254,35 @@ def test_nodes_that_go_and_come_change_no_result_and_repeat_no_effect(shell: She
         events = Counter(each.type.value for each in told)
     sys.stdout.write(
         f"\n{JOBS} jobs: {calm.spent.s:.0f} s on threads, {stormy.spent.s:.0f} s on Ray; "
-        f"disturbances {dict(happened)}; attempts {dict(ends)}; events {dict(events)}; {executed} node runs; "
+        f"disturbances {dict(storm.happened)}; attempts {dict(ends)}; events {dict(events)}; {executed} node runs; "
         f"{calls.total()} calls of the bank, {moved} transfers\n"
     )
     assert differences == ()
-    assert sum(happened.values()) > 0
+    assert {"node", "restart of Postgres"} <= set(storm.happened)
     assert (calm.status, stormy.status) == ("completed", "completed")
     assert ends["completed"] == JOBS, "no job is lost, and none ends twice"
     assert moved == JOBS, "no transfer is lost or repeated"
     assert set(calls) == names
     assert executed == 3 * JOBS, "no node run is counted twice"
     assert events["worker.lost"] > 0
+
+
+def test_a_batch_that_loses_all_machines_stops_and_the_same_command_continues(shell: Shell) -> None:
+    (shell.folder / "ledger").mkdir()
+    with cluster_of_three() as cluster:
+        driver = start(shell, "lost", cluster.address, placed_within_s=5)
+        while len(_calls(shell.folder / "ledger")) < AT_LEAST:
+            assert driver.poll() is None, driver.communicate()
+            time.sleep(0.1)
+        for node in list(cluster.worker_nodes):
+            cluster.remove_node(node, allow_graceful=False)
+        _, said = driver.communicate(timeout=300)
+        assert driver.returncode != 0
+        assert "lost all its workers" in said
+        assert "run the same command again" in said
+        cluster.add_node(**_node())
+        driver = start(shell, "lost", cluster.address)
+        _, said = driver.communicate()
+        assert driver.returncode == 0, said
+    _, moved = bank_of(shell)
+    assert moved == JOBS, "no transfer is lost or repeated"
