@@ -94,7 +94,7 @@ class Environments:
         except WTBError:  # a class that only the environment knows
             self._give_back_after(call)
             raise
-        if isinstance(error, MemoryError) and call.config.memory_gb is not None:
+        if isinstance(error, MemoryError) and call.config.memory_limit_gb is not None:
             call.has_ended_well = False
             self._give_back_after(call)
             raise call.out_of_memory() from error
@@ -142,14 +142,20 @@ class Environments:
         with self._lock:
             if self._is_closed:
                 raise EnvironmentFailed("the bench is closed: it starts no more environments")
-            at = next((at for at, (each, _) in enumerate(self._idle) if each == _without_timeout(config)), None)
-            if at is not None:
-                return self._idle.pop(at)[1]
+        while (idle := self._idle_one(config)) is not None:
+            if idle.is_alive():
+                return idle
+            self._destroy(config, idle, "its process or its server has ended")
         environment = self._make(config)
         with self._lock:
             self._all[id(environment)] = config, environment
         self._tell(EnvironmentCreated(kind=config.kind, name=environment.name))
         return environment
+
+    def _idle_one(self, config: EnvironmentConfig) -> Environment | None:
+        with self._lock:
+            at = next((at for at, (each, _) in enumerate(self._idle) if each == _without_timeout(config)), None)
+            return None if at is None else self._idle.pop(at)[1]
 
     def _give_back(self, config: EnvironmentConfig, environment: Environment) -> None:
         """Keep an environment for the next node, without anything that the last one left running."""
@@ -241,6 +247,8 @@ class _EnvironmentCall:
         finally:
             if timer is not None:
                 timer.cancel()
+                if not self.has_ended_well:
+                    timer.join()  # its kill must not hit the next node of this environment
             if desk is not None:
                 desk.end()
         if desk is not None and desk.interruption is not None:
@@ -270,12 +278,13 @@ class _EnvironmentCall:
     def _lost(self) -> NoReturn:
         """Raise the error of a node whose process ended by itself."""
         how = self.environment.kill()
-        hint = "" if self.config.memory_gb is None else f" (it may take {self.config.memory_gb:g} GB)"
+        limit = self.config.memory_limit_gb
+        hint = "" if limit is None else f" (it may take {limit:g} GB)"
         raise EnvironmentFailed(f"node {self._node.name!r} was ended: its process {how}{hint}")
 
     def out_of_memory(self) -> OutOfMemory:
         """Return the error of a node that took too much memory."""
-        return OutOfMemory(f"node {self._node.name!r} was ended: it took more than {self.config.memory_gb:g} GB")
+        return OutOfMemory(f"node {self._node.name!r} was ended: it took more than {self.config.memory_limit_gb:g} GB")
 
 
 def _with_values(config: EnvironmentConfig) -> EnvironmentConfig:
