@@ -219,8 +219,9 @@ def test_a_variable_with_another_value_needs_another_environment(
 
 
 @pytest.mark.usefixtures("no_registered_classes")  # their modules would take memory, too
-def test_a_node_that_takes_too_much_memory_fails_alone(bench: Bench, outside: Configure) -> None:
-    config = outside(memory_gb=0.25)
+@pytest.mark.parametrize("limit", [{"memory_gb": 0.25}, {"resources": wtb.Resources(num_cpus=1, memory_gb=0.25)}])
+def test_a_node_that_takes_too_much_memory_fails_alone(bench: Bench, outside: Configure, limit: Any) -> None:
+    config = outside(**limit)
     found = failure(run(bench, nodes.take_memory, config, given={"gb": 1}))
     assert (found.type, found.message) == ("OutOfMemory", "node 'work' was ended: it took more than 0.25 GB")
     assert run(bench, nodes.take_memory, config, given={"gb": 0.1}).status == "completed"

@@ -13,7 +13,8 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 from wtb.application.dependencies.own_code import project_root
-from wtb.application.runs.code_digest import code_digest
+from wtb.application.dependencies.workflow_code import listed
+from wtb.application.runs.code_digests import code_digests
 from wtb.application.runs.context import Context
 from wtb.application.runs.context_desk import ContextDesk
 from wtb.application.runs.function_caller import NodeTimeout, least
@@ -107,7 +108,7 @@ class Environments:
         return NodeWork(
             node=node.name,
             reference=_reference(node, function),
-            code_digest=code_digest(function),
+            code=code_digests(function),
             imports=tuple(sorted(self._imports())),
             root=str(project_root()),
             state=self._codec.encode({key: state[key] for key in state}, "state")[0],
@@ -223,6 +224,7 @@ class _EnvironmentCall:
 
     def made(self, work: NodeWork, context: Context | None, codec: Codec, caller: Runs) -> Mapping[str, Any]:
         """Make the call, answer what the node asks for, and return the message about its end."""
+        ended: Mapping[str, Any] = {}
         for _ in range(2):
             ended = self._talked(self.environment.start(), work, context, codec, caller)
             if "other_code" not in ended:
@@ -230,8 +232,8 @@ class _EnvironmentCall:
             self.has_ended_well = False
             self.environment.kill()  # it may have loaded the file before it was edited; a new process has not
         raise EnvironmentFailed(
-            f"the code of node {self._node.name!r} in its file is not the code that this process has loaded; start "
-            "your program again"
+            f"node {self._node.name!r} cannot run in {self.environment.name}, which has other code than this process: "
+            f"{listed(ended['other_code'])}. Start your program again if you have edited it; else copy the code there"
         )
 
     def _talked(
