@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -212,6 +213,52 @@ def add_file() -> None:
     """Copy what the node has written so far, in the process of the run."""
     folder = wtb.workspace()
     (folder / "added.txt").write_text((folder / "new.txt").read_text() + " and added")
+
+
+async def change_files_in_parallel(state: Any, ctx: Any) -> Mapping[str, Any]:
+    """Let tools add files while the node changes and removes its own."""
+    folder = ctx.workspace
+
+    async def churn() -> None:
+        for number in range(30):
+            (folder / "changing.bin").write_bytes(bytes([number]) * (200_000 + number))
+            (folder / f"passing-{number}").write_text("soon gone")
+            (folder / f"passing-{number - 1}").unlink(missing_ok=True)
+            await asyncio.sleep(0.002)
+
+    await asyncio.gather(churn(), *(ctx.atool(add_named_file, f"added-{number}") for number in range(8)))
+    (folder / "passing-29").unlink()
+    found = {each.name: len(each.read_bytes()) for each in folder.iterdir()}
+    return {"found": dict(sorted(found.items()))}
+
+
+@wtb.tool(name="environments-add-named-file", effects="none")
+async def add_named_file(name: str) -> None:
+    """Write a file in the process of the run."""
+    (wtb.workspace() / name).write_text(name * 10_000)
+
+
+def link_over_a_folder(state: Any, ctx: Any) -> Mapping[str, Any]:
+    """Put a link in the place of a folder while a tool writes into the folder."""
+    sub = ctx.workspace / "sub"
+    sub.mkdir()
+    with ThreadPoolExecutor(1) as threads:
+        call = threads.submit(ctx.tool, write_below, state["folder"])
+        while not Path(state["folder"], "began").exists():
+            time.sleep(0.005)
+        sub.rmdir()
+        sub.symlink_to(state["folder"])
+        Path(state["folder"], "linked").touch()
+        call.result()
+    return {}
+
+
+@wtb.tool(name="environments-write-below", effects="none")
+def write_below(folder: str) -> None:
+    Path(folder, "began").touch()
+    while not Path(folder, "linked").exists():
+        time.sleep(0.005)
+    (wtb.workspace() / "sub" / "new").write_text("new")
 
 
 def imported(state: Any) -> Mapping[str, Any]:

@@ -51,6 +51,12 @@ def outside(request: pytest.FixtureRequest) -> Configure:
     return _configure(request)
 
 
+@pytest.fixture(params=[kind for kind in OUTSIDE if kind != "subprocess"])
+def apart(request: pytest.FixtureRequest) -> Configure:
+    """A kind with a workspace of its own."""
+    return _configure(request)
+
+
 def _configure(request: pytest.FixtureRequest) -> Configure:
     """Return a function that makes a config of the kind under test."""
     kind = str(request.param)
@@ -134,6 +140,24 @@ def test_everything_that_ctx_offers_works(bench: Bench, kind: Configure) -> None
     assert done.usage == here.usage
 
 
+def test_files_may_change_while_tools_are_called(bench: Bench, kind: Configure) -> None:
+    done = run(bench, nodes.change_files_in_parallel, kind())
+    assert done.status == "completed"
+    added = {f"added-{number}": 70_000 for number in range(8)}
+    assert done.state["found"] == {**added, "changing.bin": 200_029}
+    assert sorted(done.files()) == sorted(done.state["found"])
+
+
+def test_files_that_cannot_be_copied_fail_the_node(bench: Bench, apart: Configure, tmp_path: Path) -> None:
+    found = failure(run(bench, nodes.link_over_a_folder, apart(), given={"folder": str(tmp_path)}))
+    assert (found.type, found.message.partition(": ")[0]) == (
+        "EnvironmentFailed",
+        "the files of the node could not be copied between the machines",
+    )
+    assert not (tmp_path / "new").exists()
+    assert run(bench, nodes.add, apart()).status == "completed"
+
+
 def test_async_nodes_call_async_tools_at_the_same_time(bench: Bench, kind: Configure) -> None:
     state = run(bench, nodes.asynchronous, kind()).state
     assert (state["both"], state["later"], state["plain"]) == (["sent one", "sent two"], 2, 3)
@@ -195,8 +219,9 @@ def test_a_variable_with_another_value_needs_another_environment(
 
 
 @pytest.mark.usefixtures("no_registered_classes")  # their modules would take memory, too
-def test_a_node_that_takes_too_much_memory_fails_alone(bench: Bench, outside: Configure) -> None:
-    config = outside(memory_gb=0.25)
+@pytest.mark.parametrize("limit", [{"memory_gb": 0.25}, {"resources": wtb.Resources(num_cpus=1, memory_gb=0.25)}])
+def test_a_node_that_takes_too_much_memory_fails_alone(bench: Bench, outside: Configure, limit: Any) -> None:
+    config = outside(**limit)
     found = failure(run(bench, nodes.take_memory, config, given={"gb": 1}))
     assert (found.type, found.message) == ("OutOfMemory", "node 'work' was ended: it took more than 0.25 GB")
     assert run(bench, nodes.take_memory, config, given={"gb": 0.1}).status == "completed"

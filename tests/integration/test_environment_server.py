@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 import wtb
@@ -25,14 +27,15 @@ from wtb.domain.workflow import RetryPolicy
 from wtb.flow import Workflow
 from wtb.infrastructure.environments import grpc as grpc_environment
 from wtb.infrastructure.environments.grpc import GrpcEnvironment
+from wtb.infrastructure.environments.grpc_messages import SERVICE, packed, unpacked
 from wtb.infrastructure.environments.grpc_server import EnvironmentServer, ServerOptions
 
 ROOT = Path(__file__).parents[2]
 
 
 @contextmanager
-def serving(**options: Any) -> Iterator[tuple[EnvironmentServer, str]]:
-    server = EnvironmentServer(ServerOptions(listen="127.0.0.1:0", **options))
+def serving(*, listen: str = "127.0.0.1:0", **options: Any) -> Iterator[tuple[EnvironmentServer, str]]:
+    server = EnvironmentServer(ServerOptions(listen=listen, **options))
     try:
         yield server, f"127.0.0.1:{server.start()}"
     finally:
@@ -65,6 +68,57 @@ def test_a_client_without_the_token_is_refused(tmp_path: Path) -> None:
             config = EnvironmentConfig(kind="grpc", address=address, token=token)
             with pytest.raises(EnvironmentFailed, match="the token is wrong or missing"):
                 GrpcEnvironment(config, tmp_path)
+
+
+def test_a_call_without_the_token_is_refused_before_its_message_is_read() -> None:
+    with serving(token="right-token") as (_, address), grpc.insecure_channel(address) as channel:
+        for call in ("Create", "Clean", "Status"):
+            ask = channel.unary_unary(f"/{SERVICE}/{call}")
+            with pytest.raises(grpc.RpcError) as refused:
+                ask(b"\xff" * 1000)  # no message at all
+            assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        assert channel.unary_unary(f"/{SERVICE}/Health", packed, unpacked)({})["status"] == "serving"
+
+
+def test_an_idle_environment_is_not_used_after_its_server_was_restarted() -> None:
+    with Bench("memory://") as bench:
+        with serving() as (_, address):
+            flow = flow_of(nodes.add, EnvironmentConfig(kind="grpc", address=address))
+            assert bench.run(flow, {"a": 1, "b": 2}).status == "completed"
+        with serving(listen=address):
+            until(lambda: _answers(address))
+            assert bench.run(flow, {"a": 3, "b": 4}).state["sum"] == 7
+
+
+def _answers(address: str) -> bool:
+    with grpc.insecure_channel(address) as channel:
+        try:
+            return bool(channel.unary_unary(f"/{SERVICE}/Health", packed, unpacked)({}, timeout=5))
+        except grpc.RpcError:
+            return False
+
+
+def test_an_environment_that_cannot_be_created_leaves_no_folder_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for config in (
+        EnvironmentConfig(kind="grpc", address="gpu.example.org:7878"),
+        EnvironmentConfig(kind="grpc", address="127.0.0.1:1", certificate="/no/such/file"),
+        EnvironmentConfig(kind="grpc", address="127.0.0.1:1"),
+    ):
+        with pytest.raises(EnvironmentFailed):
+            GrpcEnvironment(config, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_leaves_no_folder_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with serving() as (_, address), Bench("memory://") as bench:
+        config = EnvironmentConfig(kind="grpc", address=address)
+        assert bench.run(flow_of(nodes.write_files, config), {}).status == "completed"
+        assert bench.run(flow_of(nodes.killed, config), {}).status == "failed"
+    assert [each.name for each in tmp_path.iterdir() if "scratch" in each.name] == []
 
 
 def test_the_token_is_a_secret_or_a_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

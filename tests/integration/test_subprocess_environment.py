@@ -19,6 +19,7 @@ from tests.integration import environment_nodes as nodes
 from wtb.bench import Bench
 from wtb.domain.environment import EnvironmentConfig
 from wtb.flow import Workflow
+from wtb.infrastructure.environments.subprocess import SubprocessEnvironment
 
 SUBPROCESS = EnvironmentConfig(kind="subprocess")
 
@@ -154,10 +155,45 @@ def test_a_node_runs_the_code_that_this_process_has_loaded(tmp_path: Path, monke
         file.write_text("def work(state):\n    return {'n': 222}\n")
         assert bench.run(flow_of(edited_node.work), {}).state["n"] == 1  # both processes have the old code
         bench.run(flow_of(nodes.killed), {})
-        assert "the code of node 'work' in its file is not the code that this process has loaded" in failure(
-            bench, flow_of(edited_node.work)
-        )
+        told = failure(bench, flow_of(edited_node.work))
+        assert "which has other code than this process: `work` in edited_node.py. Start your program again" in told
     sys.modules.pop("edited_node")
+
+
+def test_a_node_does_not_run_with_other_helpers_than_this_process_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "node_of_helpers.py").write_text(
+        "import edited_helpers\n\n\ndef work(state):\n    return {'n': edited_helpers.Helper().count()}\n"
+    )
+    helpers = tmp_path / "edited_helpers.py"
+    text = "class Helper:\n    def count(self):\n        return _one()\n\n\ndef _one():\n    return 1\n"
+    helpers.write_text(text)
+    import node_of_helpers  # type: ignore[import-not-found]
+
+    helpers.write_text(text.replace("1", "222"))
+    try:
+        with Bench("memory://") as bench:
+            told = failure(bench, flow_of(node_of_helpers.work))
+    finally:
+        sys.modules.pop("node_of_helpers")
+        sys.modules.pop("edited_helpers")
+    assert "which has other code than this process: `_one` in edited_helpers.py" in told
+
+
+def test_a_late_end_of_one_process_does_not_hit_the_next(bench: Bench, tmp_path: Path) -> None:
+    environment = SubprocessEnvironment(SUBPROCESS, tmp_path)
+    try:
+        first = environment.start()
+        environment.kill()
+        second = environment.start()
+        environment.end(first)
+        assert environment.start() is second
+        environment.end(second)
+        assert environment.start() is not second
+    finally:
+        environment.close()
 
 
 _DRIVER = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from wtb.application.dependencies.workflow_code import node_fingerprint, surroun
 from wtb.domain.environment import EnvironmentConfig, environment_of
 from wtb.domain.errors import InvalidInput, InvalidWorkflow
 from wtb.flow import Workflow
+from wtb.infrastructure.environments.subprocess import remote_config_data
 
 
 def flow_with(environment: Any) -> Workflow:
@@ -36,6 +38,47 @@ def test_isolation_that_wtb_cannot_give_is_refused_by_name(kind: str, option: di
 def test_a_node_in_this_process_cannot_have_its_own_interpreter_or_memory(option: dict[str, Any]) -> None:
     with pytest.raises(InvalidWorkflow, match=f"'in_process' cannot honour {next(iter(option))}"):
         flow_with(EnvironmentConfig(**option)).definition().validate()
+
+
+def test_resources_that_only_ray_can_honour_are_refused_by_name() -> None:
+    resources = wtb.Resources(num_cpus=2, num_gpus=1, custom={"fpga": 1}, memory_gb=4)
+    for kind in ("subprocess", "grpc"):
+        with pytest.raises(InvalidWorkflow) as refused:
+            flow_with(EnvironmentConfig(kind=kind, resources=resources)).definition().validate()
+        for name, fault in zip(("num_cpus", "num_gpus", "custom"), refused.value.faults, strict=True):
+            assert fault == (
+                f"node 'work': environment '{kind}' cannot honour {name} of resources: its processes share the machine "
+                f"with others. Leave {name} out, or use environment 'ray'"
+            )
+    flow_with(EnvironmentConfig(kind="ray", resources=resources)).definition().validate()
+
+
+@pytest.mark.parametrize("kind", ["subprocess", "grpc", "ray"])
+def test_memory_may_be_given_as_a_resource(kind: str) -> None:
+    config = EnvironmentConfig(kind=kind, resources=wtb.Resources(memory_gb=4))
+    flow_with(config).definition().validate()
+    assert config.memory_bytes == EnvironmentConfig(kind=kind, memory_gb=4).memory_bytes == 4_000_000_000
+    assert remote_config_data(config)["memory_gb"] == 4
+
+
+def test_a_node_in_this_process_has_no_resources() -> None:
+    with pytest.raises(InvalidWorkflow, match=r"'in_process' cannot honour resources: it is for subprocess, ray, grpc"):
+        flow_with(EnvironmentConfig(resources=wtb.Resources())).definition().validate()
+
+
+def test_memory_that_is_given_twice_is_refused() -> None:
+    config = EnvironmentConfig(kind="ray", memory_gb=4, resources=wtb.Resources())
+    with pytest.raises(
+        InvalidWorkflow, match="memory_gb and resources are both given; write the memory into"
+    ):
+        flow_with(config).definition().validate()
+
+
+def test_resources_of_another_type_are_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"resources is a wtb\.Resources, such as .*, not 5"):
+        EnvironmentConfig(kind="ray", resources=5)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match=r"resources: there is no gpus; there are num_cpus"):
+        environment_of({"kind": "ray", "resources": {"gpus": 1}})
 
 
 def test_limits_must_be_positive_and_variables_texts() -> None:
@@ -64,6 +107,13 @@ def test_one_package_as_a_text_is_refused() -> None:
 def test_a_workflow_as_data_holds_the_environment() -> None:
     config = EnvironmentConfig(kind="subprocess", packages=("numpy==2.1.0",), variables={"A": "b"}, memory_gb=2)
     data = flow_with(config).to_dict()
+    assert Workflow.from_dict(data).definition().nodes[0].environment == config
+
+
+def test_a_workflow_as_data_holds_the_resources() -> None:
+    config = EnvironmentConfig(kind="ray", resources=wtb.Resources(num_gpus=1, custom={"fpga": 2}))
+    data = json.loads(json.dumps(flow_with(config).to_dict()))
+    assert data["nodes"][0]["environment"]["resources"]["custom"] == {"fpga": 2}
     assert Workflow.from_dict(data).definition().nodes[0].environment == config
 
 
@@ -119,6 +169,7 @@ def test_a_result_depends_on_the_value_that_a_variable_has_here(monkeypatch: pyt
 def test_a_result_does_not_depend_on_limits() -> None:
     limited = EnvironmentConfig(kind="subprocess", memory_gb=1, timeout_s=5)
     assert parts_of(limited) == parts_of("subprocess")
+    assert parts_of(EnvironmentConfig(kind="ray", resources=wtb.Resources(num_gpus=1))) == parts_of("ray")
 
 
 def test_a_node_in_this_process_depends_on_no_environment() -> None:

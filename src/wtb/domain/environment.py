@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from wtb.domain.errors import InvalidInput
+from wtb.domain.job_limits import GB, Resources
 from wtb.domain.secrets import Secret
 
 IN_PROCESS = "in_process"
 
-_PLACE = frozenset({"python", "packages", "variables", "working_folder", "timeout_s"})
+_PLACE = frozenset({"python", "packages", "variables", "working_folder", "timeout_s", "memory_gb", "resources"})
 HONOURED: Mapping[str, frozenset[str]] = {
     IN_PROCESS: frozenset({"timeout_s"}),
-    "subprocess": _PLACE | {"memory_gb"},
-    "ray": _PLACE | {"memory_gb", "address"},
-    "grpc": _PLACE | {"memory_gb", "address", "token", "certificate"},
+    "subprocess": _PLACE,
+    "ray": _PLACE | {"address"},
+    "grpc": _PLACE | {"address", "token", "certificate"},
 }
 """The options that each kind of environment honours. It refuses the others by name."""
+
+_MEMORY_ONLY = frozenset({"subprocess", "grpc"})
+"""The kinds that honour nothing of `resources` but memory_gb."""
 
 _REASONS = {
     "container_image": "WTB starts no containers",
@@ -39,7 +43,10 @@ class EnvironmentConfig:
     - `variables`: the environment variables that the node sees, besides PATH, HOME and LANG. None as a value means
       that the variable has the same value as here. A `wtb.Secret` is never stored.
     - `working_folder`: the current folder of the node; without one, it is the same as here.
-    - `memory_gb`: the most memory that each process of the node may take, besides what an empty interpreter takes.
+    - `memory_gb`: the most memory that each process of the node may take, in GB (10^9 bytes), besides what an empty
+      interpreter takes.
+    - `resources`: a `wtb.Resources` instead of memory_gb. Ray looks for a machine with room for all of it;
+      `subprocess` and `grpc` honour its memory_gb, and refuse the rest by name.
     - `timeout_s`: the node is ended if it takes longer than this.
     - `address`: for `grpc`, the address of a `wtb environment-server`; for `ray`, that of a cluster. Without one, Ray
       uses the cluster that this process is connected to, or starts one on this machine.
@@ -55,6 +62,7 @@ class EnvironmentConfig:
     variables: Mapping[str, str | Secret | None] = field(default_factory=dict)
     working_folder: str | None = None
     memory_gb: float | None = None
+    resources: Resources | None = None
     timeout_s: float | None = None
     address: str | None = None
     token: Secret | None = None
@@ -70,6 +78,10 @@ class EnvironmentConfig:
         variables: object = self.variables
         if not isinstance(variables, Mapping):
             raise InvalidInput(f"variables is a mapping of names to values, not {variables!r}")
+        resources: object = self.resources
+        if not isinstance(resources, Resources | Mapping | None):
+            raise InvalidInput(f"resources is a wtb.Resources, such as wtb.Resources(memory_gb=4), not {resources!r}")
+        object.__setattr__(self, "resources", None if resources is None else Resources.of(resources))
         object.__setattr__(self, "packages", tuple(packages))
         object.__setattr__(self, "variables", dict(variables))
 
@@ -81,17 +93,39 @@ class EnvironmentConfig:
         """Whether the node runs in this process, as a node without an environment does."""
         return self.kind == IN_PROCESS
 
+    @property
+    def memory_limit_gb(self) -> float | None:
+        """The most memory for each process of the node; None for no limit."""
+        return self.memory_gb if self.resources is None else self.resources.memory_gb
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """The same in bytes."""
+        return None if self.memory_limit_gb is None else int(self.memory_limit_gb * GB)
+
     def faults(self) -> Iterator[str]:
         """Yield what is wrong with it, and every option that its kind does not honour."""
         for name in ("memory_gb", "timeout_s"):
             if (value := getattr(self, name)) is not None and not _is_positive(value):
                 yield f"{name} must be positive, not {value!r}"
         yield from _variable_faults(self.variables)
+        yield from self._resource_faults()
         honoured = HONOURED.get(self.kind)
         for option in self._given() if honoured is not None else ():
             if option != "kind" and option not in (honoured or ()):
                 reason = _REASONS.get(option) or _other_kind(option)
                 yield f"environment {self.kind!r} cannot honour {option}: {reason}. Leave {option} out"
+
+    def _resource_faults(self) -> Iterator[str]:
+        if self.resources is None:
+            return
+        if self.memory_gb is not None:
+            yield "memory_gb and resources are both given; write the memory into resources"
+        for name in _asked_beside_memory(self.resources) if self.kind in _MEMORY_ONLY else ():
+            yield (
+                f"environment {self.kind!r} cannot honour {name} of resources: its processes share the machine with "
+                f"others. Leave {name} out, or use environment 'ray'"
+            )
 
     def _given(self) -> list[str]:
         """Return the options that differ from their defaults."""
@@ -103,6 +137,8 @@ class EnvironmentConfig:
         """Return it as plain JSON. A secret is left out: whoever runs the node has the variable or the token."""
         data: dict[str, Any] = {"kind": self.kind} | {name: getattr(self, name) for name in self._given()}
         data.pop("token", None)
+        if self.resources is not None:
+            data["resources"] = asdict(self.resources)
         if self.packages:
             data["packages"] = list(self.packages)
         if self.variables:
@@ -123,6 +159,12 @@ class EnvironmentConfig:
 
 def _other_kind(option: str) -> str:
     return f"it is for {', '.join(kind for kind, options in HONOURED.items() if option in options)}"
+
+
+def _asked_beside_memory(resources: Resources) -> list[str]:
+    """Return the resources that a user asks for, besides memory."""
+    usual = Resources()
+    return [name for name in ("num_cpus", "num_gpus", "custom") if getattr(resources, name) != getattr(usual, name)]
 
 
 def _variable_faults(variables: Mapping[Any, Any]) -> Iterator[str]:

@@ -29,8 +29,9 @@ class NodeWork:
     node: str
     reference: str
     """`module:function`."""
-    code_digest: str
-    """The digest of the function's code here; the other process refuses to run another code."""
+    code: Mapping[str, str]
+    """The digests of the function's code here, and of the user's functions that it calls. The other process refuses to
+    run other code."""
     imports: tuple[str, ...]
     """Modules that register classes of states."""
     root: str
@@ -56,7 +57,7 @@ class NodeWork:
         return cls(
             node=data["node"],
             reference=data["reference"],
-            code_digest=data["code_digest"],
+            code=data["code"],
             imports=tuple(data["imports"]),
             root=data["root"],
             state=b64decode(data["state"]),

@@ -13,7 +13,8 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 from wtb.application.dependencies.own_code import project_root
-from wtb.application.runs.code_digest import code_digest
+from wtb.application.dependencies.workflow_code import listed
+from wtb.application.runs.code_digests import code_digests
 from wtb.application.runs.context import Context
 from wtb.application.runs.context_desk import ContextDesk
 from wtb.application.runs.function_caller import NodeTimeout, least
@@ -94,7 +95,7 @@ class Environments:
         except WTBError:  # a class that only the environment knows
             self._give_back_after(call)
             raise
-        if isinstance(error, MemoryError) and call.config.memory_gb is not None:
+        if isinstance(error, MemoryError) and call.config.memory_limit_gb is not None:
             call.has_ended_well = False
             self._give_back_after(call)
             raise call.out_of_memory() from error
@@ -107,7 +108,7 @@ class Environments:
         return NodeWork(
             node=node.name,
             reference=_reference(node, function),
-            code_digest=code_digest(function),
+            code=code_digests(function),
             imports=tuple(sorted(self._imports())),
             root=str(project_root()),
             state=self._codec.encode({key: state[key] for key in state}, "state")[0],
@@ -142,14 +143,20 @@ class Environments:
         with self._lock:
             if self._is_closed:
                 raise EnvironmentFailed("the bench is closed: it starts no more environments")
-            at = next((at for at, (each, _) in enumerate(self._idle) if each == _without_timeout(config)), None)
-            if at is not None:
-                return self._idle.pop(at)[1]
+        while (idle := self._idle_one(config)) is not None:
+            if idle.is_alive():
+                return idle
+            self._destroy(config, idle, "its process or its server has ended")
         environment = self._make(config)
         with self._lock:
             self._all[id(environment)] = config, environment
         self._tell(EnvironmentCreated(kind=config.kind, name=environment.name))
         return environment
+
+    def _idle_one(self, config: EnvironmentConfig) -> Environment | None:
+        with self._lock:
+            at = next((at for at, (each, _) in enumerate(self._idle) if each == _without_timeout(config)), None)
+            return None if at is None else self._idle.pop(at)[1]
 
     def _give_back(self, config: EnvironmentConfig, environment: Environment) -> None:
         """Keep an environment for the next node, without anything that the last one left running."""
@@ -217,6 +224,7 @@ class _EnvironmentCall:
 
     def made(self, work: NodeWork, context: Context | None, codec: Codec, caller: Runs) -> Mapping[str, Any]:
         """Make the call, answer what the node asks for, and return the message about its end."""
+        ended: Mapping[str, Any] = {}
         for _ in range(2):
             ended = self._talked(self.environment.start(), work, context, codec, caller)
             if "other_code" not in ended:
@@ -224,8 +232,8 @@ class _EnvironmentCall:
             self.has_ended_well = False
             self.environment.kill()  # it may have loaded the file before it was edited; a new process has not
         raise EnvironmentFailed(
-            f"the code of node {self._node.name!r} in its file is not the code that this process has loaded; start "
-            "your program again"
+            f"node {self._node.name!r} cannot run in {self.environment.name}, which has other code than this process: "
+            f"{listed(ended['other_code'])}. Start your program again if you have edited it; else copy the code there"
         )
 
     def _talked(
@@ -241,6 +249,8 @@ class _EnvironmentCall:
         finally:
             if timer is not None:
                 timer.cancel()
+                if not self.has_ended_well:
+                    timer.join()  # its kill must not hit the next node of this environment
             if desk is not None:
                 desk.end()
         if desk is not None and desk.interruption is not None:
@@ -270,12 +280,13 @@ class _EnvironmentCall:
     def _lost(self) -> NoReturn:
         """Raise the error of a node whose process ended by itself."""
         how = self.environment.kill()
-        hint = "" if self.config.memory_gb is None else f" (it may take {self.config.memory_gb:g} GB)"
+        limit = self.config.memory_limit_gb
+        hint = "" if limit is None else f" (it may take {limit:g} GB)"
         raise EnvironmentFailed(f"node {self._node.name!r} was ended: its process {how}{hint}")
 
     def out_of_memory(self) -> OutOfMemory:
         """Return the error of a node that took too much memory."""
-        return OutOfMemory(f"node {self._node.name!r} was ended: it took more than {self.config.memory_gb:g} GB")
+        return OutOfMemory(f"node {self._node.name!r} was ended: it took more than {self.config.memory_limit_gb:g} GB")
 
 
 def _with_values(config: EnvironmentConfig) -> EnvironmentConfig:

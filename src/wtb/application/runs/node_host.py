@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from wtb.application.dependencies.own_code import path_of, project_root
-from wtb.application.runs.code_digest import code_digest, is_same_code
+from wtb.application.runs.code_digests import code_digests, other_code
 from wtb.application.runs.engine_context import CURRENT, EngineContext
 from wtb.application.runs.function_caller import FunctionCaller
 from wtb.application.runs.remote_context import NodeInterrupted, RemoteContext, Requests
@@ -84,8 +84,8 @@ class NodeHost:
                     with suppress(ImportError):  # the codec names a class that it does not know
                         importlib.import_module(module)
             function = self._load(work.reference)
-            if not is_same_code(work.code_digest, code_digest(function)):
-                return {"other_code": True}
+            if different := other_code(work.code, code_digests(function)):
+                return {"other_code": different}
             view = StateView(State(self._codec.decode(work.state)), work.node, work.reads)
             context = None if work.facts is None else RemoteContext(work.node, work.facts, self._requests)
             node = Node(name=work.node, function=function, reads=work.reads)

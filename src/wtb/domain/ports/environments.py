@@ -35,6 +35,10 @@ class Environment(Protocol):
         """
         ...
 
+    def is_alive(self) -> bool:
+        """Whether it can run another node, as far as is known here. It is asked before an idle one is used again."""
+        ...
+
     def clean(self) -> None:
         """End everything that the last node left running. The environment itself goes on."""
         ...

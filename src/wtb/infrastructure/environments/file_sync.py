@@ -1,199 +1,252 @@
 """FileSync: keeps the folder of a node the same on both sides of a link; contents travel by hash, and only if needed.
 
-A message that the other side may act on carries the paths that changed since both sides were last the same. The other
-side asks for the contents that it lacks, and passes the message on once it has them.
+A message that the other side may act on carries the paths that changed since both sides were last the same. The sender
+keeps copies of the changed files, so it can give their contents even if the files change again. The receiver asks for
+the contents that it lacks, and passes the message on once it has them. Later messages wait behind it, so that no older
+change is made after a newer one.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
-import stat
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO
+from typing import Any
 
-from wtb.domain.errors import UnsafePath
+from wtb.domain.errors import EnvironmentFailed, UnsafePath
+from wtb.infrastructure.environments.folder_files import Entry, FolderScanner, checked_hash, copied, put, remove
 
-_CHUNK = 1024 * 1024
+PIECE_BYTES = 1024 * 1024
+"""How much of a file travels in one message."""
+
 _QUIET = frozenset({"emit", "log", "usage"})
 """Requests that do not look at files."""
 
-Entry = tuple[str, ...]
-"""`("folder",)`, `("link", target)` or `("file", hash, mode)`."""
 Message = Mapping[str, Any]
+Changes = Mapping[str, Entry | None]
+"""Entries by path; None for a path that is gone."""
 
 
 class FileSync:
-    """One side of a link. `send` passes a message to the other side."""
+    """One side of a link. The caller holds a lock around each call.
 
-    def __init__(self, send: Callable[[Message], object], scratch: Path) -> None:
+    `send` passes messages on. It may be given a generator, which reads a file while its pieces are sent. If both sides
+    change a path at the same time, the change of the side that `keeps_own` stays.
+    """
+
+    def __init__(self, send: Callable[[Iterable[Message]], object], scratch: Path, *, keeps_own: bool) -> None:
         self._send = send
         self._scratch = scratch
+        self._keeps_own = keeps_own
+        self._scanner = FolderScanner()
+        self._contents = _Contents(scratch / "received")
         self._known: dict[str, Entry] = {}
-        self._hashes: dict[tuple[int, ...], str] = {}
-        self._held: dict[int, Message] = {}
-        self._last = 0
+        self._sent = 0
+        """The number of the last message with files. It goes on from node to node, so a late request matches none."""
+        self._applied = 0
+        """The number of the other side's last message with files whose changes are made here."""
+        self._unseen: dict[int, set[str]] = {}
+        """The paths of sent messages that the other side may not have seen yet, by number."""
+        self._with_copies: set[int] = set()
+        """The numbers of sent messages whose contents the other side has not asked for yet."""
+        self._waiting: deque[Message] = deque()
+        self._asked: int | None = None
+        """The number of the message at the head of those that wait, if its contents are on their way."""
         self.folder: Path | None = None
 
     def begin(self) -> None:
-        """Forget the folder of the last node."""
+        """Forget the folder of the last node. Files that are just being sent remove themselves."""
+        for number in self._with_copies:
+            shutil.rmtree(self._copies(number), ignore_errors=True)
+        self._with_copies.clear()
         self.folder = None
         self._known = {}
-        self._held.clear()
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._unseen.clear()
+        self._waiting.clear()
+        self._asked = None
+        self._scanner.forget()
+        self._contents.clear()
+
+    # Messages to the other side
 
     def outgoing(self, message: Message) -> Message:
         """Return a message with what has changed in the folder."""
         if self.folder is None or message.get("what") in _QUIET:
             return message
-        now = self._scanned(self.folder)
-        changes: dict[str, Entry | None] = {
-            path: entry for path, entry in now.items() if self._known.get(path) != entry
-        }
-        changes |= dict.fromkeys(path for path in self._known if path not in now)
-        self._known = now
-        return {**message, "files": changes} if changes else message
+        now = self._scanner.entries(self.folder)
+        changed = {path: entry for path, entry in now.items() if self._known.get(path) != entry}
+        gone = [path for path in self._known if path not in now]
+        if not changed and not gone:
+            return message
+        self._sent += 1
+        changes: dict[str, Entry | None] = {path: self._kept(self.folder, path, changed[path]) for path in changed}
+        changes |= dict.fromkeys(gone)
+        self._known = now | {path: entry for path, entry in changes.items() if entry is not None}
+        for path in [path for path, entry in changes.items() if entry is None]:
+            self._known.pop(path, None)
+        self._unseen[self._sent] = set(changes)
+        self._with_copies.add(self._sent)
+        return {**message, "files": changes, "number": self._sent, "seen": self._applied}
 
-    def incoming(self, message: Message, folder: Callable[[], Path]) -> Message | None:
-        """Take a message; return it when its files are here, or None if it was about files only, or must wait.
+    def _kept(self, folder: Path, path: str, entry: Entry) -> Entry | None:
+        """Copy a changed file; return its entry with the hash of the copy, or None if it is gone by now."""
+        if entry[0] != "file":
+            return entry
+        try:
+            return "file", copied(folder, path, self._copies(self._sent)), entry[2]
+        except (FileNotFoundError, NotADirectoryError, UnsafePath):
+            return None
+
+    def _copies(self, number: int) -> Path:
+        return self._scratch / f"sent-{number}"
+
+    def _give(self, digests: Iterable[str], number: int) -> None:
+        if number not in self._with_copies:
+            return  # a request for files of the last node
+        self._with_copies.remove(number)
+        if digests:
+            self._send(_pieces(self._copies(number), digests, number))
+        else:
+            shutil.rmtree(self._copies(number), ignore_errors=True)
+
+    # Messages from the other side
+
+    def incoming(self, message: Message, folder: Callable[[], Path]) -> list[Message]:
+        """Take a message; return those whose files are here now, in the order in which they were sent.
 
         `folder` returns where the files belong, when it is needed.
         """
         if "need" in message:
             self._give(message["need"], message["number"])
         elif "blob" in message:
-            self._keep(message["blob"], b64decode(message["data"]))
+            self._contents.add(message["blob"], b64decode(message["data"]))
         elif "given" in message:
-            return self._applied(self._held.pop(message["given"]), folder())
-        elif "files" in message:
-            return self._applied_or_held(message, folder())
+            if message["given"] == self._asked:
+                self._contents.check(_wanted(self._waiting[0]["files"]))
+                self._asked = None
         else:
-            return message
-        return None
+            self._waiting.append(message)
+        return list(self._ready(folder))
 
-    def _applied_or_held(self, message: Message, folder: Path) -> Message | None:
-        here = {entry[1]: path for path, entry in self._known.items() if entry[0] == "file"}
-        wanted = {entry[1] for entry in message["files"].values() if entry is not None and entry[0] == "file"}
-        for digest in wanted & here.keys():  # a copy or a renamed file: its content is here already
-            self._keep_copy(digest, folder, here[digest])
-        missing = sorted(digest for digest in wanted if not self._blob(digest).exists())
-        if not missing:
-            return self._applied(message, folder)
-        self._last += 1
-        self._held[self._last] = message
-        self._send({"need": missing, "number": self._last})
-        return None
+    def _ready(self, folder: Callable[[], Path]) -> Iterator[Message]:
+        while self._waiting and self._asked is None:
+            message = self._waiting[0]
+            if "files" in message:
+                if not self._has_contents(message, folder()):
+                    return
+                message = self._made(message, folder())
+            self._waiting.popleft()
+            yield message
 
-    def _applied(self, message: Message, folder: Path) -> Message:
-        changes: Mapping[str, Any] = message["files"]
+    def _has_contents(self, message: Message, folder: Path) -> bool:
+        """Whether the contents of all changed files are here; ask for those that are not."""
+        wanted = _wanted(message["files"])
+        missing = wanted - self._contents.digests()
+        for path, entry in self._known.items():
+            if entry[0] == "file" and entry[1] in missing:  # a copy or a renamed file
+                with suppress(OSError, UnsafePath):
+                    missing.discard(self._contents.copy(folder, path))
+        if missing:
+            self._asked = message["number"]
+        if missing or (wanted and not self._contents.were_asked_for):
+            self._send([{"need": sorted(missing), "number": message["number"]}])
+        return not missing
+
+    def _made(self, message: Message, folder: Path) -> Message:
+        """Make the changes of a message, and return the message without them."""
+        own = self._own_changes_since(message["seen"])
+        changes = {path: entry for path, entry in message["files"].items() if not _is_kept(path, own, folder)}
         for path in sorted((path for path, entry in changes.items() if entry is None), reverse=True):
-            _remove(_inside(folder, path))
+            remove(folder, path)
             self._known.pop(path, None)
         for path in sorted(path for path, entry in changes.items() if entry is not None):
-            self._known[path] = self._put(_inside(folder, path), tuple(changes[path]))
-            if changes[path][0] != "folder":
+            entry = tuple(changes[path])
+            put(folder, path, entry, self._contents.folder)
+            self._known[path] = entry
+            if entry[0] != "folder":
                 for below in [each for each in self._known if each.startswith(f"{path}/")]:
                     del self._known[below]
-        if not self._held:
-            shutil.rmtree(self._scratch, ignore_errors=True)
-        return {key: value for key, value in message.items() if key != "files"}
+        self._applied = message["number"]
+        self._contents.clear()
+        return {key: value for key, value in message.items() if key not in ("files", "number", "seen")}
 
-    def _put(self, path: Path, entry: Entry) -> Entry:
-        """Put an entry in its place; return it as it is, because the other side may have changed it meanwhile."""
-        if entry[0] == "folder":
-            if not path.is_dir() or path.is_symlink():
-                _remove(path)
-                path.mkdir()
-            return entry
-        _remove(path)
-        if entry[0] == "link":
-            path.symlink_to(entry[1])
-            return entry
-        shutil.copyfile(self._blob(entry[1]), path)
-        path.chmod(int(entry[2]) & 0o777)
-        return "file", self._hash(path, path.lstat()), entry[2]
+    def _own_changes_since(self, seen: int) -> set[str]:
+        """Return the paths that this side has changed without the other side's knowledge, if its changes stay."""
+        for number in [number for number in self._unseen if number <= seen]:
+            del self._unseen[number]
+        return set().union(*self._unseen.values()) if self._keeps_own else set()
 
-    def _scanned(self, folder: Path) -> dict[str, Entry]:
-        found: dict[str, Entry] = {}
-        for place, folders, files in os.walk(folder):
-            for name in (*folders, *files):
-                path = Path(place, name)
-                entry = self._entry(path)
-                if entry is not None:
-                    found[path.relative_to(folder).as_posix()] = entry
-        return found
 
-    def _entry(self, path: Path) -> Entry | None:
-        try:
-            facts = path.lstat()
-            if stat.S_ISLNK(facts.st_mode):
-                return "link", str(path.readlink())
-            if stat.S_ISDIR(facts.st_mode):
-                return ("folder",)
-            if not stat.S_ISREG(facts.st_mode):
-                return None
-            return "file", self._hash(path, facts), str(stat.S_IMODE(facts.st_mode))
-        except FileNotFoundError:  # the node has just removed it
-            return None
+class _Contents:
+    """The contents that have arrived for a message, by hash."""
 
-    def _hash(self, path: Path, facts: os.stat_result) -> str:
-        key = (facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
-        if key not in self._hashes:
-            with path.open("rb") as file:
-                self._hashes[key] = hashlib.file_digest(file, "sha256").hexdigest()
-        return self._hashes[key]
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._arriving: dict[str, Any] = {}
+        self._copied: set[str] = set()
 
-    def _give(self, digests: Iterable[str], number: int) -> None:
-        """Send contents in pieces, so that a large file does not have to fit into a message."""
-        paths = {entry[1]: path for path, entry in self._known.items() if entry[0] == "file"}
-        assert self.folder is not None
-        for digest in digests:
-            if digest in paths:
-                with _opened(self.folder, paths[digest]) as file:
-                    self._send({"blob": digest, "data": ""})
-                    while piece := file.read(_CHUNK):
-                        self._send({"blob": digest, "data": b64encode(piece).decode()})
-        self._send({"given": number})
+    @property
+    def were_asked_for(self) -> bool:
+        """Whether some of them have come from the other side."""
+        return bool(self._arriving)
 
-    def _blob(self, digest: str) -> Path:
-        if not (len(digest) == 64 and digest.isalnum()):
-            raise UnsafePath(digest, "it is not a hash")
-        return self._scratch / digest
+    def digests(self) -> set[str]:
+        return self._copied | self._arriving.keys()
 
-    def _keep(self, digest: str, piece: bytes) -> None:
-        self._scratch.mkdir(parents=True, exist_ok=True)
-        with self._blob(digest).open("ab" if piece else "wb") as file:  # an empty piece is the beginning
+    def add(self, digest: str, piece: bytes) -> None:
+        """Add a piece of a content; an empty piece is the beginning."""
+        place = self.folder / checked_hash(digest)
+        if not piece:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._arriving[digest] = hashlib.sha256()
+        with place.open("ab" if piece else "wb") as file:
             file.write(piece)
+        self._arriving[digest].update(piece)
 
-    def _keep_copy(self, digest: str, folder: Path, path: str) -> None:
-        self._scratch.mkdir(parents=True, exist_ok=True)
-        with _opened(folder, path) as source, self._blob(digest).open("wb") as copy:
-            shutil.copyfileobj(source, copy)
+    def check(self, wanted: Iterable[str]) -> None:
+        """Raise EnvironmentFailed if a content has not arrived whole."""
+        for digest in wanted:
+            arrived = self._arriving.get(digest)
+            if digest not in self._copied and (arrived is None or arrived.hexdigest() != digest):
+                raise EnvironmentFailed("the content of a file did not arrive whole; run the node again")
 
+    def copy(self, folder: Path, path: str) -> str:
+        """Take a content from a file of the folder; return its hash."""
+        digest = copied(folder, path, self.folder)
+        self._copied.add(digest)
+        return digest
 
-def _inside(folder: Path, path: str) -> Path:
-    """Return the place of a path; raise UnsafePath if it leads out of the folder, by its name or through a link."""
-    parts = PurePosixPath(path).parts
-    if not parts or path.startswith("/") or ".." in parts or "\0" in path:
-        raise UnsafePath(path, "it leads out of the workspace")
-    place = folder
-    for part in parts[:-1]:
-        place = place / part
-        if place.is_symlink() or not place.is_dir():
-            raise UnsafePath(path, "it leads through a link or a file")
-    return place / parts[-1]
-
-
-def _opened(folder: Path, path: str) -> BinaryIO:
-    """Open a file of the folder; raise UnsafePath or OSError if a link has come in its way."""
-    return os.fdopen(os.open(_inside(folder, path), os.O_RDONLY | os.O_NOFOLLOW), "rb")
+    def clear(self) -> None:
+        """Remove all."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self._arriving.clear()
+        self._copied.clear()
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+def _wanted(changes: Changes) -> set[str]:
+    return {checked_hash(entry[1]) for entry in changes.values() if entry is not None and entry[0] == "file"}
+
+
+def _is_kept(path: str, own: set[str], folder: Path) -> bool:
+    """Whether a path, or a link or a file in the place of a folder above it, is one of our own changes."""
+    above = [each.as_posix() for each in PurePosixPath(path).parents]
+    return path in own or any(each in own and _is_no_folder(folder / each) for each in above)
+
+
+def _is_no_folder(place: Path) -> bool:
+    return place.is_symlink() or place.is_file()
+
+
+def _pieces(copies: Path, digests: Iterable[str], number: int) -> Iterator[Message]:
+    """Yield the contents that the other side needs, and remove the copies. After the end of the link they are gone."""
+    for digest in digests:
+        with suppress(FileNotFoundError), (copies / checked_hash(digest)).open("rb") as file:
+            yield {"blob": digest, "data": ""}
+            while piece := file.read(PIECE_BYTES):
+                yield {"blob": digest, "data": b64encode(piece).decode()}
+    shutil.rmtree(copies, ignore_errors=True)
+    yield {"given": number}

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -23,15 +20,17 @@ from wtb.infrastructure.environments.grpc_messages import (
     packed,
     unpacked,
 )
-from wtb.infrastructure.environments.remote_link import RemoteLink
+from wtb.infrastructure.environments.remote import RemoteEnvironment
+from wtb.infrastructure.environments.remote_link import OpenStream
 from wtb.infrastructure.environments.subprocess import remote_config_data
 
 _CREATED_WITHIN_S = 600.0
 """How long the server may take to start an environment; it may have to install packages."""
 _ANSWERED_WITHIN_S = 60.0
+_CALLS = {"clean": "Clean", "kill": "Kill", "end": "Destroy"}
 
 
-class GrpcEnvironment:
+class GrpcEnvironment(RemoteEnvironment):
     """An environment on a server. Its life is that of the stream that created it."""
 
     def __init__(self, config: EnvironmentConfig, home: Path) -> None:
@@ -41,68 +40,39 @@ class GrpcEnvironment:
                 "environment 'grpc' needs the address of a wtb environment-server: address='host:7878'"
             )
         self._address = config.address
-        self._lock = threading.Lock()
-        self._link: RemoteLink | None = None
-        self._scratch = Path(tempfile.mkdtemp(prefix="wtb-grpc-"))
-        self._channel = _channel(config.address, config.certificate)
         self._metadata = _metadata(config)
+        given = {"config": remote_config_data(config), "wtb": version("workflow-test-bench")}
+        self._channel = _channel(config.address, config.certificate)
+        super().__init__()
         try:
-            self._life = self._stream("Create", one_request=True)(
-                {"config": remote_config_data(config), "wtb": version("workflow-test-bench")}, metadata=self._metadata
-            )
+            self._life = self._channel.unary_stream(_path("Create"), packed, unpacked)(given, metadata=self._metadata)
             self._id = self._first_answer()["environment"]
         except BaseException:
             self._release()
+            self._scratch.close()
             raise
         self.name = f"grpc {self._id} on {config.address}"
 
-    def start(self) -> RemoteLink:
-        with self._lock:
-            if self._link is None:
-                call = self._stream("Execute", one_request=False)
-                metadata = (*self._metadata, ("environment", self._id))
-                self._link = RemoteLink(lambda messages: _GrpcStream(call(messages, metadata=metadata)), self._scratch)
-            return self._link
+    def is_alive(self) -> bool:
+        return bool(self._life.is_active())
 
-    def clean(self) -> None:
-        self._ask("Clean")
-
-    def kill(self) -> str:
-        with self._lock:
-            link, self._link = self._link, None
-        try:
-            return str(self._ask("Kill")["killed"])
-        finally:
-            if link is not None:
-                link.close()
-
-    def close(self) -> None:
-        with self._lock:
-            if self._link is not None:
-                self._link.close()
-        with suppress(EnvironmentFailed):
-            self._ask("Destroy")
-        self._life.cancel()
-        self._release()
+    def _new_stream(self) -> OpenStream:
+        call = self._channel.stream_stream(_path("Execute"), packed, unpacked)
+        metadata = (*self._metadata, ("environment", self._id))
+        return lambda messages: _GrpcStream(call(messages, metadata=metadata))
 
     def _release(self) -> None:
-        self._channel.close()
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._channel.close()  # this ends its streams, too
 
-    def _ask(self, method: str) -> dict[str, Any]:
+    def _ask(self, what: str) -> Any:
         import grpc
 
-        call = self._channel.unary_unary(f"/{SERVICE}/{method}", packed, unpacked)
+        call = self._channel.unary_unary(_path(_CALLS[what]), packed, unpacked)
         try:
-            found: dict[str, Any] = call({"environment": self._id}, timeout=_ANSWERED_WITHIN_S, metadata=self._metadata)
+            found = call({"environment": self._id}, timeout=_ANSWERED_WITHIN_S, metadata=self._metadata)
         except grpc.RpcError as error:
             raise self._failed(error) from error
-        return found
-
-    def _stream(self, method: str, *, one_request: bool) -> Callable[..., Any]:
-        make = self._channel.unary_stream if one_request else self._channel.stream_stream
-        stream: Callable[..., Any] = make(f"/{SERVICE}/{method}", packed, unpacked)
-        return stream
+        return found.get("killed")
 
     def _first_answer(self) -> dict[str, Any]:
         """Return the first message of the stream, which has no deadline itself; give up if none comes in time."""
@@ -122,6 +92,10 @@ class GrpcEnvironment:
     def _failed(self, error: Any) -> EnvironmentFailed:
         details = error.details() if hasattr(error, "details") else "it sent no answer"
         return EnvironmentFailed(f"the environment server at {self._address} failed: {details}")
+
+
+def _path(call: str) -> str:
+    return f"/{SERVICE}/{call}"
 
 
 class _GrpcStream:

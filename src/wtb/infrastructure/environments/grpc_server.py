@@ -6,9 +6,7 @@ attempts that were under way, and creates new environments.
 
 from __future__ import annotations
 
-import hmac
 import shutil
-import tempfile
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,8 +20,11 @@ from typing import Any
 from wtb.domain.environment import EnvironmentConfig
 from wtb.domain.errors import EnvironmentFailed, InvalidInput, WTBError
 from wtb.infrastructure.environments.grpc_messages import OPTIONS, SERVICE, check_grpc, is_local, packed, unpacked
+from wtb.infrastructure.environments.grpc_token import token_checks
+from wtb.infrastructure.environments.scratch_folder import ScratchFolder
 from wtb.infrastructure.environments.server_link import ServerLink
 from wtb.infrastructure.environments.subprocess import SubprocessEnvironment
+from wtb.infrastructure.runners.channel import Channel
 
 Message = Mapping[str, Any]
 
@@ -50,14 +51,38 @@ class ServerOptions:
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Served:
-    """An environment of a client."""
+    """An environment of a client, and the link to it if the client has one."""
 
-    environment: SubprocessEnvironment
-    folder: Path
-    client: str
-    links: list[ServerLink] = field(default_factory=list)
+    def __init__(self, environment: SubprocessEnvironment, folder: Path, client: str) -> None:
+        self.environment = environment
+        self.folder = folder
+        self.client = client
+        self.link: ServerLink | None = None
+        self._lock = threading.Lock()
+
+    def open(self) -> tuple[ServerLink, Channel]:
+        """Start a process, and return the link to it. An earlier one, whose client has not said goodbye, ends."""
+        with self._lock:
+            if self.link is not None:
+                self.environment.kill()
+            process = self.environment.start()
+            self.link = ServerLink(process, self.folder)
+            return self.link, process
+
+    def end(self, link: ServerLink, process: Channel) -> None:
+        """End a link and its process. It may be late: another one may have taken their place."""
+        with suppress(WTBError):
+            self.environment.end(process)
+        link.close()
+        with self._lock:
+            if self.link is link:
+                self.link = None
+
+    def is_busy(self) -> bool:
+        """Whether a node runs."""
+        link = self.link
+        return link is not None and link.is_busy()
 
 
 class EnvironmentServer:
@@ -70,8 +95,12 @@ class EnvironmentServer:
         self._lock = threading.Lock()
         self._served: dict[str, _Served] = {}
         self._starting = 0
-        self._home = Path(tempfile.mkdtemp(prefix="wtb-environments-"))
-        self._server = self._listening()
+        self._home = ScratchFolder()
+        try:
+            self._server = self._listening()
+        except BaseException:
+            self._home.close()
+            raise
 
     def start(self) -> int:
         """Begin to serve; return the port."""
@@ -92,13 +121,14 @@ class EnvironmentServer:
         self._server.stop(0).wait()
         for name in list(self._served):
             self._destroy(name)
-        shutil.rmtree(self._home, ignore_errors=True)
+        self._home.close()
 
     def _listening(self) -> Any:
         import grpc
 
         # A client holds two streams for each environment, and its other calls are short.
-        server = grpc.server(ThreadPoolExecutor(2 * self._options.most + 16), options=OPTIONS)
+        threads = ThreadPoolExecutor(2 * self._options.most + 16)
+        server = grpc.server(threads, options=OPTIONS, interceptors=token_checks(self._options.token))
         unary, streams = grpc.unary_unary_rpc_method_handler, grpc.unary_stream_rpc_method_handler
         handlers = {
             "Create": streams(self._create, unpacked, packed),
@@ -134,7 +164,6 @@ class EnvironmentServer:
         """Create an environment, and end it when the client is gone."""
         import grpc
 
-        self._check_token(context)
         gone = threading.Event()
         context.add_callback(gone.set)
         if message["wtb"] != (ours := version("workflow-test-bench")):
@@ -159,9 +188,9 @@ class EnvironmentServer:
                 raise EnvironmentFailed(f"it has {self._options.most} environments, as many as it may; try again later")
             self._starting += 1
         try:
-            environment = SubprocessEnvironment(config, self._home)
+            environment = SubprocessEnvironment(config, self._home.path)
             with self._lock:
-                self._served[name] = _Served(environment=environment, folder=self._home / name, client=client)
+                self._served[name] = _Served(environment, self._home.path / name, client)
         finally:
             with self._lock:
                 self._starting -= 1
@@ -175,23 +204,18 @@ class EnvironmentServer:
 
     def _execute(self, messages: Iterable[Message], context: Any) -> Iterator[Message]:
         """Pass messages between a client and its process, until one of them is gone; then end the process."""
-        self._check_token(context)
         served = self._found(dict(context.invocation_metadata()).get("environment", ""), context)
-        link = ServerLink(served.environment.start(), served.folder)
-        served.links.append(link)
+        link, process = served.open()
         threading.Thread(target=link.pass_on, args=(messages,), name="wtb-client", daemon=True).start()
         try:
             yield from link.answers()
         finally:
-            served.links.remove(link)
-            with suppress(WTBError):
-                served.environment.kill()
+            served.end(link, process)
 
     def _for_known(self, call: Callable[[str, _Served], Message]) -> Callable[[Message, Any], Message]:
-        """Return a call that checks the token and finds the environment first."""
+        """Return a call that finds the environment first."""
 
         def called(message: Message, context: Any) -> Message:
-            self._check_token(context)
             name = message["environment"]
             return call(name, self._found(name, context))
 
@@ -209,14 +233,13 @@ class EnvironmentServer:
         return {}
 
     def _status(self, message: Message, context: Any) -> Message:
-        self._check_token(context)
         with self._lock:
             found = [
                 {
                     "id": name,
                     "kind": "subprocess",
                     "client": each.client,
-                    "is_busy": any(map(ServerLink.is_busy, each.links)),
+                    "is_busy": each.is_busy(),
                 }
                 for name, each in self._served.items()
             ]
@@ -234,14 +257,3 @@ class EnvironmentServer:
             context.abort(grpc.StatusCode.NOT_FOUND, f"it has no environment {name}; it may have been restarted")
         assert served is not None
         return served
-
-    def _check_token(self, context: Any) -> None:
-        import grpc
-
-        if self._options.token is None:
-            return
-        given = dict(context.invocation_metadata()).get("authorization", "")
-        if not hmac.compare_digest(str(given).encode(), f"Bearer {self._options.token}".encode()):
-            context.abort(
-                grpc.StatusCode.UNAUTHENTICATED, "the token is wrong or missing; set the same one here and there"
-            )

@@ -5,31 +5,33 @@ from __future__ import annotations
 import os
 import platform
 import queue
-import shutil
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 from wtb.domain.environment import EnvironmentConfig
 from wtb.domain.errors import EnvironmentFailed, WTBError
+from wtb.infrastructure.environments.scratch_folder import ScratchFolder
 from wtb.infrastructure.environments.server_link import ServerLink
 from wtb.infrastructure.environments.subprocess import SubprocessEnvironment
 
 _WAIT_S = 5.0
 """How long a call waits for messages; then it returns without any, and the other side calls again."""
 
+_WAITING = 8
+"""How many messages wait for the run's process; the files of a node must not all be in memory."""
+_Inbox = queue.Queue[Mapping[str, Any] | None]
+
 
 class EnvironmentActor:
     """Passes messages between the process of a run and a process for nodes on this machine."""
 
     def __init__(self) -> None:
-        self._home = Path(tempfile.mkdtemp(prefix="wtb-ray-environment-"))
+        self._home = ScratchFolder()
         self._environment: SubprocessEnvironment | None = None
-        self._links: dict[int, tuple[ServerLink, queue.SimpleQueue[Mapping[str, Any] | None]]] = {}
+        self._links: dict[int, tuple[ServerLink, _Inbox]] = {}
 
     def ping(self) -> bool:
         """Answer as soon as the actor has a machine."""
@@ -43,7 +45,7 @@ class EnvironmentActor:
         if given["wtb"] != (ours := version("workflow-test-bench")):
             raise EnvironmentFailed(f"the cluster has WTB {ours}, and this process {given['wtb']}; install the same")
         _go_to_project(given)
-        self._environment = SubprocessEnvironment(EnvironmentConfig.from_data(given["config"]), self._home)
+        self._environment = SubprocessEnvironment(EnvironmentConfig.from_data(given["config"]), self._home.path)
         return platform.node()
 
     def open(self) -> dict[str, Any]:
@@ -52,8 +54,8 @@ class EnvironmentActor:
 
     def _opened(self) -> int:
         assert self._environment is not None
-        link = ServerLink(self._environment.start(), self._home)
-        outbox: queue.SimpleQueue[Mapping[str, Any] | None] = queue.SimpleQueue()
+        link = ServerLink(self._environment.start(), self._home.path)
+        outbox: _Inbox = queue.Queue(_WAITING)
         number = len(self._links)
         self._links[number] = link, outbox
 
@@ -61,6 +63,7 @@ class EnvironmentActor:
             for message in link.answers():
                 outbox.put(message)
             outbox.put(None)
+            link.close()
 
         threading.Thread(target=collect, name="wtb-collect", daemon=True).start()
         return number
@@ -102,7 +105,7 @@ class EnvironmentActor:
         """End the environment and remove its files."""
         if self._environment is not None:
             self._environment.close()
-        shutil.rmtree(self._home, ignore_errors=True)
+        self._home.close()
         return {"answer": None}
 
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import queue
+import shutil
+import tempfile
 import threading
 from base64 import b64decode
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from wtb.domain.errors import EnvironmentFailed, WTBError
 from wtb.infrastructure.codecs.msgpack import MsgpackCodec
 from wtb.infrastructure.environments.file_sync import FileSync
 
 Message = Mapping[str, Any]
+Outbox = queue.SimpleQueue[Iterable[Message] | None]
 
 
 class MessageStream(Protocol):
@@ -25,17 +30,25 @@ class MessageStream(Protocol):
         ...
 
 
-class RemoteLink:
-    """The connection to one process. `call` sends the messages of an iterator, and returns those that come back."""
+OpenStream = Callable[[Iterator[Message]], MessageStream]
+"""Sends the messages of an iterator to the other machine, and returns those that come back."""
 
-    def __init__(self, call: Callable[[Iterator[Message]], MessageStream], scratch: Path) -> None:
-        self._outbox: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
+
+class RemoteLink:
+    """The connection to one process."""
+
+    def __init__(self, open_stream: OpenStream, scratch: Path) -> None:
+        self._scratch = Path(tempfile.mkdtemp(dir=scratch))
+        self._outbox: Outbox = queue.SimpleQueue()
         self._codec = MsgpackCodec()
-        self._files = FileSync(self._outbox.put, scratch)
+        self._files = FileSync(self._outbox.put, self._scratch, keeps_own=False)
         self._lock = threading.Lock()
         self._workspace_asks: set[int] = set()
-        self._is_gone = False
-        self._stream = call(iter(self._outbox.get, None))
+        self._received: deque[Message] = deque()
+        self._failure: EnvironmentFailed | None = None
+        self.is_gone = False
+        """Whether the connection has ended."""
+        self._stream = open_stream(each_message(self._outbox))
 
     def send(self, message: Message) -> bool:
         with self._lock:
@@ -44,9 +57,14 @@ class RemoteLink:
                 # Names of files are relative to the project here and there.
                 message = {"execute": {**message["execute"], "root": ""}}
             elif "answer" in message:
-                message = self._with_files(message)
-            self._outbox.put(message)
-        return not self._is_gone
+                try:
+                    message = self._with_files(message)
+                except (OSError, WTBError) as error:
+                    self._failure = not_copied(error)
+                    self.close()
+                    return False
+            self._outbox.put([message])
+        return not self.is_gone
 
     def _with_files(self, message: Message) -> Message:
         if message["answer"] in self._workspace_asks and "returned" in message:
@@ -56,29 +74,53 @@ class RemoteLink:
         return self._files.outgoing(message)
 
     def receive(self) -> Message | None:
-        while not self._is_gone:
+        """Wait for the next message. Raise EnvironmentFailed if files cannot be copied between the machines."""
+        while not self._received and not self.is_gone:
             try:
-                message = next(self._stream)
+                self._take(next(self._stream))
             except StopIteration:
-                break
-            with self._lock:
-                found = self._files.incoming(message, self._folder)
-                if found is not None and found.get("what") == "workspace":
-                    self._workspace_asks.add(found["ask"])
-            if found is not None:
-                return _without_variables(found)
-        self._is_gone = True
+                self.is_gone = True
+            except OSError as error:
+                raise not_copied(error) from error
+        if self._received and not self.is_gone:
+            return _without_variables(self._received.popleft())
+        if self._failure is not None:
+            raise self._failure
         return None
 
+    def _take(self, message: Message) -> None:
+        if "broken" in message:
+            self._failure = EnvironmentFailed(message["broken"])
+            self.is_gone = True
+            return
+        with self._lock:
+            for found in self._files.incoming(message, self._folder):
+                if found.get("what") == "workspace":
+                    self._workspace_asks.add(found["ask"])
+                self._received.append(found)
+
     def _folder(self) -> Path:
-        assert self._files.folder is not None
+        if self._files.folder is None:
+            raise EnvironmentFailed("the other machine sent files of a node that has no workspace")
         return self._files.folder
 
     def close(self) -> None:
-        """End the stream."""
-        self._is_gone = True
+        """End the connection."""
+        self.is_gone = True
         self._outbox.put(None)
         self._stream.cancel()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+def each_message(outbox: Outbox) -> Iterator[Message]:
+    """Yield the messages of an outbox until it holds None. Contents of files are read only when they are sent."""
+    for messages in iter(outbox.get, None):
+        yield from messages
+
+
+def not_copied(error: Exception) -> EnvironmentFailed:
+    """Return the error of a node whose files cannot be kept the same here and there."""
+    return EnvironmentFailed(f"the files of the node could not be copied between the machines: {error}")
 
 
 def _without_variables(message: Message) -> Message:

@@ -25,7 +25,7 @@ from wtb.infrastructure.runners.processes import how_it_ended
 PASSED = ("PATH", "HOME", "LANG")
 """The variables of this process that a node sees, besides those that its config declares."""
 
-_OF_CONNECTION = frozenset({"address", "token", "certificate", "timeout_s"})
+_OF_CONNECTION = frozenset({"address", "token", "certificate", "timeout_s", "resources"})
 """Options that another machine does not need."""
 
 _BEGIN = """
@@ -40,7 +40,6 @@ except Exception as error:
     sys.exit(1)
 main(number)
 """
-_GIB = 1024**3
 _LAST_WORDS_S = 10.0
 
 
@@ -79,15 +78,14 @@ class SubprocessEnvironment:
 
     def _new_link(self) -> Channel:
         here, there = socket.socketpair()
-        memory_gb = self._config.memory_gb
-        facts = {"memory_bytes": None if memory_gb is None else int(memory_gb * _GIB), "home": str(self._home)}
+        facts = {"memory_bytes": self._config.memory_bytes, "home": str(self._home)}
         with there:
             try:
                 socket.send_fds(self._control, [json.dumps({"start": facts}).encode()], [there.fileno()])
             except OSError as error:
                 raise self._gone() from error
         self._answer()
-        return Channel(here, self._is_alive)
+        return Channel(here, self.is_alive)
 
     def clean(self) -> None:
         with self._lock:
@@ -97,6 +95,16 @@ class SubprocessEnvironment:
         with self._lock:
             self._retire_link()
             return str(self._said({"kill": True})["killed"])
+
+    def end(self, link: Channel) -> None:
+        """Kill the process behind a link, unless that has ended and another one has taken its place."""
+        with self._lock:
+            if self._link is link:
+                self._retire_link()
+                self._said({"kill": True})
+
+    def is_alive(self) -> bool:
+        return self._guard.poll() is None
 
     def close(self) -> None:
         with self._lock:
@@ -118,9 +126,6 @@ class SubprocessEnvironment:
         for link in self._ended_links:
             link.close()
         self._ended_links.clear()
-
-    def _is_alive(self) -> bool:
-        return self._guard.poll() is None
 
     def _said(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
         try:
@@ -183,7 +188,8 @@ def remote_config_data(config: EnvironmentConfig) -> dict[str, Any]:
     """Return the config of a process on another machine as plain JSON, with the values of the variables."""
     data = {key: value for key, value in config.to_data().items() if key not in _OF_CONNECTION}
     found = variables_of(config)
-    return {**data, "kind": "subprocess", "variables": {name: found[name] for name in config.variables}}
+    memory = {} if config.memory_limit_gb is None else {"memory_gb": config.memory_limit_gb}
+    return {**data, **memory, "kind": "subprocess", "variables": {name: found[name] for name in config.variables}}
 
 
 def _check_ready(said: Mapping[str, Any], python: str) -> None:
