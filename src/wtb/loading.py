@@ -10,7 +10,6 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -237,7 +236,7 @@ def place_of(*objects: object) -> str | None:
     """Return the module that holds one of these objects by name, and that name: `package.module:name`."""
     wanted = set(map(id, objects)) - {id(None)}
     # Every new run asks this, and thousands of modules may be loaded: compare ids without a Python loop.
-    found = [held for _, held in _MODULES.now() if not wanted.isdisjoint(map(id, list(held.values())))]
+    found = [held for held in _MODULES.now() if not wanted.isdisjoint(map(id, list(held.values())))]
     if not found:
         return None
     # Prefer the module that defines the workflow to a script that imports it: loading it is cheaper.
@@ -252,7 +251,6 @@ def _module_place(held: Mapping[str, Any]) -> str:
     return str(Path(held["__file__"]).resolve()) if held["__name__"] == "__main__" else str(held["__name__"])
 
 
-@cache
 def _may_hold_workflows(file: str) -> bool:
     """Whether to search the module of this file: most modules are libraries, and searching takes time."""
     if file.endswith("__main__.py"):

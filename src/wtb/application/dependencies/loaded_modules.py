@@ -13,29 +13,30 @@ from wtb.application.dependencies.own_code import held_by
 class LoadedModules:
     """Lists the loaded modules whose file passes a test.
 
-    Every run asks, so the loop over all modules does next to nothing. It remembers only the names of files that failed
-    the test, never a module: a module that was loaded later, replaced, reloaded or moved is seen at once.
+    Every run asks, so the loop over all modules does next to nothing. It remembers how the test ended for each file,
+    never a module: a module that was loaded later, replaced, reloaded or moved is seen at once.
     """
 
     def __init__(self, wanted: Callable[[str], bool]) -> None:
         self._wanted = wanted
-        self._refused: set[object] = {None}
+        self._verdicts: dict[object, bool] = {None: False}
 
-    def now(self) -> list[tuple[str, dict[str, Any]]]:
-        """Return the name and the contents of each module that passes, in the order in which they were loaded."""
-        refused = self._refused
+    def now(self) -> list[dict[str, Any]]:
+        """Return the contents of each module that passes, in the order in which they were loaded."""
+        # No tuples of names and modules: thousands of new objects would make Python collect garbage every time.
+        verdict = self._verdicts.get
         left = [
-            (name, held)
-            for name, module in list(sys.modules.items())
-            if (held := module.__dict__ if type(module) is ModuleType else held_by(module)).get("__file__")
-            not in refused
+            held
+            for module in list(sys.modules.values())
+            if verdict(
+                (held := module.__dict__ if type(module) is ModuleType else held_by(module)).get("__file__"), True
+            )
         ]
-        return [(name, held) for name, held in left if self._passes(held["__file__"])]
+        return [held for held in left if verdict(file := held["__file__"]) or self._passes(file)]
 
     def _passes(self, file: object) -> bool:
-        if isinstance(file, str) and self._wanted(file):
-            return True
+        passes = isinstance(file, str) and self._wanted(file)
         # The meaning of a relative name changes with the working folder.
         if not isinstance(file, str) or file.startswith("/"):
-            self._refused.add(file)
-        return False
+            self._verdicts[file] = passes
+        return passes

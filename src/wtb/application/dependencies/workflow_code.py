@@ -41,7 +41,7 @@ def surroundings(
             modules[function.__module__] = file
             if "." not in function.__qualname__:
                 names[os.path.realpath(function.__code__.co_filename)].add(function.__qualname__)
-    for _, held in _OWN_MODULES.now():
+    for held in _OWN_MODULES.now():
         workflows = _names_of_workflows(held)
         if workflows and (file := own_path(held["__file__"])) is not None:
             names[file] |= workflows
