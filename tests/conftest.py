@@ -1,5 +1,6 @@
 """What every test may ask for: storages, databases on a real Postgres, and how hard hypothesis tries."""
 
+import gc
 import itertools
 import os
 import shutil
@@ -77,6 +78,7 @@ def pytest_collection_finish() -> None:
     If a test writes a module twice within a second, in the same size, Python would run what it compiled first.
     """
     sys.dont_write_bytecode = True
+    gc.freeze()  # thousands of modules and tests stay until the end: do not look for garbage among them again and again
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 
 

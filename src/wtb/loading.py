@@ -10,11 +10,11 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from wtb.application.dependencies.loaded_modules import LoadedModules
 from wtb.application.dependencies.own_code import is_own_module
 from wtb.domain.errors import InvalidInput
 from wtb.flow import Workflow, resolve_function
@@ -235,18 +235,22 @@ def source_of(flow: Workflow) -> str | None:
 def place_of(*objects: object) -> str | None:
     """Return the module that holds one of these objects by name, and that name: `package.module:name`."""
     wanted = set(map(id, objects)) - {id(None)}
+    # Every new run asks this, and thousands of modules may be loaded: compare ids without a Python loop.
+    found = [held for held in _MODULES.now() if not wanted.isdisjoint(map(id, list(held.values())))]
+    if not found:
+        return None
     # Prefer the module that defines the workflow to a script that imports it: loading it is cheaper.
-    for module in sorted(sys.modules.values(), key=lambda module: module is sys.modules["__main__"]):
-        file = getattr(module, "__file__", None)
-        # Every new run asks this, and thousands of modules may be loaded: compare ids without a Python loop.
-        if file and _may_hold_workflows(file) and not wanted.isdisjoint(map(id, list(vars(module).values()))):
-            name = next(name for name, value in list(vars(module).items()) if id(value) in wanted)
-            place = str(Path(file).resolve()) if module.__name__ == "__main__" else module.__name__
-            return f"{place}:{name}"
-    return None
+    main = vars(sys.modules["__main__"])
+    held = next((held for held in found if held is not main), main)
+    name = next(name for name, value in list(held.items()) if id(value) in wanted)
+    return f"{_module_place(held)}:{name}"
 
 
-@cache
+def _module_place(held: Mapping[str, Any]) -> str:
+    """Return the name of the module with these contents, or its file if Python runs it as a script."""
+    return str(Path(held["__file__"]).resolve()) if held["__name__"] == "__main__" else str(held["__name__"])
+
+
 def _may_hold_workflows(file: str) -> bool:
     """Whether to search the module of this file: most modules are libraries, and searching takes time."""
     if file.endswith("__main__.py"):
@@ -255,3 +259,6 @@ def _may_hold_workflows(file: str) -> bool:
     if found:
         return inside.partition("/")[0] not in _LIBRARIES
     return not file.startswith(_OWN_FOLDERS)
+
+
+_MODULES = LoadedModules(_may_hold_workflows)

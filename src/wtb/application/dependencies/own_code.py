@@ -7,7 +7,6 @@ import os
 import site
 import sys
 import sysconfig
-from collections.abc import Mapping
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
@@ -38,7 +37,7 @@ def is_own_module(name: str) -> bool:
     return name == "__main__" or name.partition(".")[0] not in sys.stdlib_module_names
 
 
-def held_by(module: Any) -> Mapping[str, Any]:
+def held_by(module: Any) -> dict[str, Any]:
     """Return the contents of a module without `getattr`, which would make a lazy module load things."""
     return vars(module) if issubclass(type(module), ModuleType) else {}
 

@@ -198,9 +198,13 @@ def own_file(module: str) -> str | None:
     return None if file is None else own_path(file)
 
 
-@functools.cache
 def own_path(file: str) -> str | None:
-    """Return the real path of a module's file if it is the user's own. Every run asks this for all loaded modules."""
+    """Return the real path of a module's file if it is the user's own."""
+    return _own_path(file if file.startswith("/") else os.path.abspath(file))  # noqa: PTH100 - it follows no links
+
+
+@functools.cache
+def _own_path(file: str) -> str | None:
     return os.path.realpath(file) if file.endswith(".py") and is_own_file(file) else None
 
 

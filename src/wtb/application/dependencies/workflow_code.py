@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import operator
 import os
-import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from types import FunctionType
@@ -14,14 +14,15 @@ from weakref import WeakKeyDictionary
 from wtb.application.dependencies.declared import declared
 from wtb.application.dependencies.environment_parts import environment_parts
 from wtb.application.dependencies.fingerprint import AS_WRITTEN, CALLED_AS, VERSION, Fingerprint, digest_of
+from wtb.application.dependencies.loaded_modules import LoadedModules
 from wtb.application.dependencies.objects import full_name, module_of
 from wtb.application.dependencies.own_code import is_own_module
 from wtb.application.dependencies.source_digests import SourceDigests
-from wtb.application.dependencies.sources import own_file
+from wtb.application.dependencies.sources import own_file, own_path
 from wtb.application.dependencies.walk import FindTool, Surroundings, fingerprint
 from wtb.domain.workflow import Node, WorkflowDefinition
 
-_WORKFLOW_KINDS = ("Workflow", "BatchTest", "StateGraph", "CompiledStateGraph")
+_WORKFLOW_KINDS = frozenset(("Workflow", "BatchTest", "StateGraph", "CompiledStateGraph"))
 
 
 def surroundings(
@@ -40,9 +41,10 @@ def surroundings(
             modules[function.__module__] = file
             if "." not in function.__qualname__:
                 names[os.path.realpath(function.__code__.co_filename)].add(function.__qualname__)
-    for module, file in list(_loaded_own_modules()):
-        held = vars(sys.modules[module])
-        names[file] |= {name for name, value in held.items() if type(value).__name__ in _WORKFLOW_KINDS}
+    for held in _OWN_MODULES.now():
+        workflows = _names_of_workflows(held)
+        if workflows and (file := own_path(held["__file__"])) is not None:
+            names[file] |= workflows
     own_types = [kind for kind in state_types if is_own_module(module_of(kind))]
     return Surroundings(
         find_tool=find_tool,
@@ -61,11 +63,17 @@ def _written(function: Any) -> FunctionType | None:
     return found if isinstance(found, FunctionType) and is_own_module(found.__module__) else None
 
 
-def _loaded_own_modules() -> Iterator[tuple[str, str]]:
-    for name in list(sys.modules):
-        file = own_file(name)
-        if file is not None:
-            yield name, file
+_OWN_MODULES = LoadedModules(lambda file: own_path(file) is not None)
+_name_of = operator.attrgetter("__name__")
+
+
+def _names_of_workflows(held: Mapping[str, Any]) -> set[str]:
+    """Return the names of the workflows, graphs and batch tests in a module."""
+    # Most modules hold none, so the first look is without a Python loop.
+    kinds = map(type, list(held.values()))
+    if _WORKFLOW_KINDS.isdisjoint(map(_name_of, kinds)):
+        return set()
+    return {name for name, value in list(held.items()) if type(value).__name__ in _WORKFLOW_KINDS}
 
 
 _DIGESTS = SourceDigests()
