@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -67,8 +68,9 @@ class Usage:
         cls, price: Price, *, model: str | None, input_tokens: int, output_tokens: int, cost_usd: float | None
     ) -> Usage:
         """Return the usage of one model call; a model without a known price is never treated as free."""
-        if input_tokens < 0 or output_tokens < 0 or (cost_usd is not None and cost_usd < 0):
-            raise InvalidInput("usage is counted upwards: tokens and cost must not be negative")
+        given = (input_tokens, output_tokens, cost_usd or 0.0)
+        if not all(math.isfinite(each) and each >= 0 for each in given):
+            raise InvalidInput(f"usage must be finite numbers that are not negative, not {given}")
         unpriced: tuple[str, ...] = ()
         if cost_usd is None and input_tokens + output_tokens:
             cost_usd = None if model is None else price(model, input_tokens, output_tokens)
