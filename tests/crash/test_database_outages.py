@@ -230,6 +230,7 @@ class Commands:
         return run_wtb(*arguments, folder=self._orders.log.parent, variables=variables)
 
 
+@pytest.mark.skipif(SOAK, reason="the tests above are longer in a soak; this one is the same, and `make test` runs it")
 @pytest.mark.parametrize("runner", ["threads", "processes"])
 def test_a_command_whose_database_is_away_for_too_long_says_how_to_continue(
     server: PostgresServer, url: str, orders: Orders, runner: str, tmp_path: Path

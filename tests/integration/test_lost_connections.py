@@ -71,6 +71,23 @@ def test_an_idle_connection_that_was_cut_is_replaced(database: PostgresDatabase,
     assert names(database) == []
 
 
+def test_the_open_connections_are_known_whatever_closed_them(
+    proxy: CuttingProxy, postgres: PostgresServer, migrated_database: str, telemetry: MemoryTelemetry
+) -> None:
+    def opened() -> list[int]:
+        return list(telemetry.levels(Measure.CONNECTIONS).values())
+
+    url = proxy.url(postgres.url(migrated_database))
+    with closing(PostgresDatabase(url, pool_size=2, outage_timeout_s=20, telemetry=telemetry)) as database:
+        with closing(database.begin()) as first, closing(database.begin(readonly=True)) as second:
+            assert (first.rows(NAMES), second.rows(NAMES), opened()) == ([], [], [2])
+        assert opened() == [2], "idle ones are open too"
+        proxy.cut_all()
+        assert names(database) == []
+        assert opened() in ([1], [2])
+    assert opened() == [0]
+
+
 def test_a_writer_whose_connection_is_cut_goes_on_with_another(
     database: PostgresDatabase, proxy: CuttingProxy, telemetry: MemoryTelemetry
 ) -> None:

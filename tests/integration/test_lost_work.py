@@ -1,4 +1,4 @@
-"""Workers and drivers that lose the database in the middle of a job: nobody waits for ever for what they had begun."""
+"""Workers and drivers that lose the database or each other: nobody waits for ever for what they had begun."""
 
 from __future__ import annotations
 
@@ -14,9 +14,14 @@ import wtb
 from tests.cutting_proxy import CuttingProxy
 from tests.services import PostgresServer
 from wtb.batches import load_batch
+from wtb.bootstrap import bootstrap
 from wtb.domain.errors import DatabaseAway
+from wtb.domain.job_attempt import WorkerName
+from wtb.domain.ports import Measure
 from wtb.domain.runner import Assignment, JobLost, RunJob, RunnerReport
 from wtb.infrastructure.codecs.types import REGISTERED
+from wtb.infrastructure.owners import ProcessOwners
+from wtb.infrastructure.telemetry import MemoryTelemetry
 from wtb.worker import join, reported
 
 SHARED = """
@@ -108,3 +113,36 @@ def test_a_driver_that_loses_a_worker_and_the_database_stops_and_the_job_stays_a
         result = bench.batch(test)
         assert result.status == "completed"
         assert [attempt.end for attempt in result.results[0].attempts] == ["completed"]
+
+
+GREETING = """
+import wtb
+
+flow = wtb.Workflow("hello")
+flow.add_node("greet", lambda state: {"said": "hello"}, start=True)
+batch = wtb.BatchTest(flow, cases=[{"id": "one", "input": {}}], evaluators=["steps"], runner="processes", workers=1)
+"""
+
+
+def test_the_connections_of_a_worker_are_known_to_the_driver_until_the_worker_ends(
+    postgres: PostgresServer, migrated_database: str, empty_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(REGISTERED, "_by_name", {})
+    monkeypatch.setattr(REGISTERED, "_names", {})
+    (empty_folder / "hello.py").write_text(GREETING)
+    telemetry, seen = MemoryTelemetry(), list[int]()
+    with wtb.Bench(postgres.url(migrated_database)) as bench:
+        settings = bench.services.settings
+        bench.services.close()
+        bench.services = bootstrap(settings, telemetry=telemetry)
+        me = WorkerName(ProcessOwners().me()).label
+
+        def workers() -> list[int]:
+            return [value for name, value in telemetry.levels(Measure.CONNECTIONS).items() if name != me]
+
+        result = bench.batch(load_batch("hello.py:batch"), on_progress=lambda _: seen.extend(workers()))
+        assert result.status == "completed"
+        assert max(seen) > 0
+        assert workers() == [0]
+        assert {name: found.count for name, found in telemetry.by_name(Measure.WORKERS).items()} == {"processes": 0}
+    sys.modules.pop("hello", None)

@@ -258,6 +258,8 @@ def test_what_workers_measure_reaches_the_telemetry_of_the_driver(project: Proje
     assert (counts(Measure.COMPLETED), counts(Measure.FAILED)) == ({"baseline": 1}, {"baseline": 1})
     assert telemetry.total(Measure.WORKERS).count == 0, "all that started have ended"
     assert counts(Measure.SAVE)["story"] > 0
+    assert counts(Measure.CHECKPOINT_BYTES)["story"] > 0
+    assert counts(Measure.BATCH_FAILED) == {"story": 1}
 
 
 def worker_events(project: Project) -> list[Any]:

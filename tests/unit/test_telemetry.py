@@ -1,5 +1,6 @@
 """MemoryTelemetry, and the places where WTB measures."""
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -108,15 +109,48 @@ def test_everything_that_can_be_measured_is(bench: Bench, telemetry: MemoryTelem
     bench.services.retention.sweep()
     only_elsewhere = {
         Measure.FAILED,
+        Measure.BATCH_FAILED,
         Measure.WORKERS,
+        Measure.CONNECTIONS,
         Measure.RETRY,
-    }  # a retry needs an outage: see test_lost_connections
+    }  # connections are those of Postgres, and a retry needs an outage: see test_lost_connections
     assert {measure for measure in Measure if telemetry.total(measure).count} == set(Measure) - only_elsewhere
     assert counts(telemetry, Measure.COMPLETED) == {"baseline": 1}
     assert counts(telemetry, Measure.BATCH) == {"batch": 1}
+    assert counts(telemetry, Measure.BATCH_COMPLETED) == {"batch": 1}
     assert counts(telemetry, Measure.ROLLBACK) == {"rollback": 1, "redo": 1}
     assert counts(telemetry, Measure.JOB) == {"baseline": 1}
     assert set(counts(telemetry, Measure.POOL)) == {"read", "write"}
+
+
+def failing(state: Any) -> dict[str, Any]:
+    raise ValueError("no")
+
+
+def test_a_batch_counts_once_as_failed_or_completed_and_not_at_all_if_it_was_stopped(
+    bench: Bench, telemetry: MemoryTelemetry
+) -> None:
+    flow = Workflow("failing")
+    flow.add_node("fail", failing, start=True)
+    bench.batch(flow, cases=[{"id": "a", "input": {}}], evaluators=["steps"])
+    stop = threading.Event()
+    stop.set()
+    bench.batch(calling(), cases=[{"id": "a", "input": {}}], evaluators=["steps"], stop=stop)
+    assert counts(telemetry, Measure.BATCH_FAILED) == {"failing": 1}
+    assert counts(telemetry, Measure.BATCH_COMPLETED) == {}
+
+
+def test_the_bytes_of_checkpoints_are_those_that_the_history_shows(bench: Bench, telemetry: MemoryTelemetry) -> None:
+    run = bench.run(calling(), {"text": "x" * 500})
+    stored = [checkpoint.size_bytes for checkpoint in run.history.checkpoints if checkpoint.step]
+    assert counts(telemetry, Measure.CHECKPOINT_BYTES) == {"flow": sum(stored)}
+
+
+def test_the_last_level_counts(telemetry: MemoryTelemetry) -> None:
+    telemetry.level(Measure.CONNECTIONS, "host/1", 3)
+    telemetry.level(Measure.CONNECTIONS, "host/2", 1)
+    telemetry.level(Measure.CONNECTIONS, "host/1", 2)
+    assert telemetry.levels(Measure.CONNECTIONS) == {"host/1": 2, "host/2": 1}
 
 
 def test_a_bench_measures_nothing_unless_it_is_told_to() -> None:

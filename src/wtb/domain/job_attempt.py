@@ -43,6 +43,11 @@ class WorkerName:
         """The number of the process."""
         return self.name.partition("/")[2].partition("/")[0]
 
+    @property
+    def label(self) -> str:
+        """The machine and the number of the process, as `host/pid`."""
+        return f"{self.host}/{self.pid}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RayIds:

@@ -119,14 +119,15 @@ JobReport = JobEnded | JobFailedForNow | JobWaits | JobRunsElsewhere | JobBroke
 
 
 class MeasuredSpan(NamedTuple):
-    """A span, or a count, that a worker measured for the Telemetry of the driver."""
+    """A span, a count or a level that a worker measured for the Telemetry of the driver."""
 
     measure: str
     name: str
     took_s: float | None
     """None if it was only counted."""
     amount: int
-    """For a count: how many; for a span: 1 if an exception ended it."""
+    """For a count or a level: how many; for a span: 1 if an exception ended it."""
+    is_level: bool = False
 
 
 @dataclass(frozen=True, slots=True)

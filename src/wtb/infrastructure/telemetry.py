@@ -30,13 +30,14 @@ class Measurement:
 
 
 class MemoryTelemetry(TimedSpans):
-    """Sums all spans and counts, by measure and name."""
+    """Sums all spans and counts, by measure and name, and keeps the last levels."""
 
     is_on = True
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._found: dict[tuple[Measure, str], Measurement] = {}
+        self._levels: dict[tuple[Measure, str], int] = {}
 
     def count(self, measure: Measure, name: str = "", amount: int = 1) -> None:
         """Count something whose duration is not known."""
@@ -46,6 +47,11 @@ class MemoryTelemetry(TimedSpans):
         """Record a span that a worker process measured."""
         self._add(measure, name, Measurement(count=1, raised=int(raised), total_s=took_s, longest_s=took_s))
 
+    def level(self, measure: Measure, name: str, value: int) -> None:
+        """Say how much of something there is now."""
+        with self._lock:
+            self._levels[measure, name] = value
+
     def _add(self, measure: Measure, name: str, more: Measurement) -> None:
         with self._lock:
             self._found[measure, name] = self._found.get((measure, name), Measurement()) + more
@@ -54,6 +60,11 @@ class MemoryTelemetry(TimedSpans):
         """Return the measurements so far, by name."""
         with self._lock:
             return {name: found for (kind, name), found in self._found.items() if kind is measure}
+
+    def levels(self, measure: Measure) -> Mapping[str, int]:
+        """Return the last levels, by name."""
+        with self._lock:
+            return {name: value for (kind, name), value in self._levels.items() if kind is measure}
 
     def total(self, measure: Measure) -> Measurement:
         """Return the measurements so far, of all names together."""

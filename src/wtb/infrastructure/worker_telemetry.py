@@ -13,7 +13,7 @@ _MOST = 10_000
 
 
 class WorkerTelemetry(TimedSpans):
-    """Keeps spans and counts, to be sent with the report of each job."""
+    """Keeps spans, counts and levels, to be sent with the report of each job."""
 
     is_on = True
 
@@ -28,6 +28,10 @@ class WorkerTelemetry(TimedSpans):
     def took(self, measure: Measure, name: str, took_s: float, *, raised: bool = False) -> None:
         """Record a span."""
         self._keep(MeasuredSpan(measure.value, name, took_s, int(raised)))
+
+    def level(self, measure: Measure, name: str, value: int) -> None:
+        """Say how much of something there is now."""
+        self._keep(MeasuredSpan(measure.value, name, None, value, is_level=True))
 
     def _keep(self, span: MeasuredSpan) -> None:
         with self._lock:

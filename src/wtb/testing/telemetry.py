@@ -31,6 +31,10 @@ class TelemetryContract:
         telemetry.took(Measure.NODE, "name", 0.5)
         telemetry.took(Measure.NODE, "", 0.0, raised=True)
 
+    def test_a_level_may_rise_and_fall(self, telemetry: Telemetry) -> None:
+        for value in (3, 1, 0):
+            telemetry.level(Measure.CONNECTIONS, "host/1", value)
+
     def test_spans_lie_inside_each_other(self, telemetry: Telemetry) -> None:
         def inner(value: int) -> int:
             return measured(telemetry, Measure.NODE, "inner", lambda: value + 1)()

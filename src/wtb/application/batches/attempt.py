@@ -304,7 +304,9 @@ class BatchAttempt:
         """Pass on what a worker has measured."""
         for span in found.spans:
             measure = Measure(span.measure)
-            if span.took_s is None:
+            if span.is_level:
+                self._telemetry.level(measure, span.name, span.amount)
+            elif span.took_s is None:
                 self._telemetry.count(measure, span.name, span.amount)
             else:
                 self._telemetry.took(measure, span.name, span.took_s, raised=bool(span.amount))

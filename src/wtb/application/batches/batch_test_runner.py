@@ -35,6 +35,11 @@ from wtb.domain.tool_answers import External
 from wtb.domain.variants import label
 from wtb.domain.work_order import WorkOrder
 
+_MEASURES = {
+    BatchStatus.COMPLETED: Measure.BATCH_COMPLETED,
+    BatchStatus.COMPLETED_WITH_ERRORS: Measure.BATCH_FAILED,
+}
+
 
 class BatchTestRunner:
     """Runs jobs, each as an execution whose id is known before it begins.
@@ -120,11 +125,20 @@ class BatchTestRunner:
                     self._failed(batch, error)
                 if not isinstance(error, DatabaseAway):  # after an outage, the batch has only paused
                     self._ended(batch, attempt, numbers)
+            if isinstance(error, Exception) and not isinstance(error, DatabaseAway):
+                self._count(Measure.BATCH_FAILED, batch)
             raise
         batch = self._with_changing(batch, plan, planned, attempt, trace_id)
         if pending and not isinstance(runner, WorkerRunner):
             batch = batch.noted(cores_used=usage.cores())
-        return self._ended(batch, attempt, numbers)
+        batch = self._ended(batch, attempt, numbers)
+        if batch.status in _MEASURES:
+            self._count(_MEASURES[batch.status], batch)
+        return batch
+
+    def _count(self, measure: Measure, batch: Batch) -> None:
+        if self._services.telemetry.is_on:
+            self._services.telemetry.count(measure, batch.name)
 
     @contextmanager
     def _assigned(self, runner: Runner, jobs: JobRunner) -> Iterator[None]:

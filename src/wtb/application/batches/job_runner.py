@@ -283,7 +283,7 @@ class JobRunner:
 
     def over_limit(self, report: JobOverLimit) -> JobReport:
         """Record that a job failed because it exceeded a limit; return its end, or that it is tried again."""
-        self._count_worker(-1)
+        self._count_worker(report.worker, -1)
         with self.services.storage.unit_of_work() as uow:
             now = self.services.clock.now()
             uow.events.append(Event.of(worker_event(report), stream=self.batch.id, at=now))
@@ -307,9 +307,13 @@ class JobRunner:
         """Return a failed job; calls that are taken back need no answer, so its run is not continued."""
         return job.noted(waits=None) if self.plan.external is External.REVERSE else job
 
-    def _count_worker(self, amount: int) -> None:
-        if self.services.telemetry.is_on:
-            self.services.telemetry.count(Measure.WORKERS, self.batch.name, amount)
+    def _count_worker(self, worker: str, amount: int) -> None:
+        """Count a worker that is ready or has ended; one that was killed cannot say that its connections are closed."""
+        telemetry = self.services.telemetry
+        if telemetry.is_on:
+            telemetry.count(Measure.WORKERS, self.batch.record.runner, amount)
+            if amount < 0:
+                telemetry.level(Measure.CONNECTIONS, WorkerName(worker).label, 0)
 
     def _stop_run(self, job: Job) -> None:
         """End the run of a job that was given up, unless it will be continued; else it would seem to run for ever."""
@@ -321,7 +325,7 @@ class JobRunner:
         """Record that a worker started, ended or was lost."""
         if not report.worker:
             return  # a runner of another package that does not name its workers
-        self._count_worker(1 if isinstance(report, WorkerReady) else -1)
+        self._count_worker(report.worker, 1 if isinstance(report, WorkerReady) else -1)
         with self.services.storage.unit_of_work() as uow:
             uow.events.append(Event.of(worker_event(report), stream=self.batch.id, at=self.services.clock.now()))
             uow.commit()

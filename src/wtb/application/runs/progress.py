@@ -45,6 +45,7 @@ class RunProgress:
         self._recorder = recorder
         self._fatal = fatal
         workflow = at.execution.workflow_name
+        self._telemetry = telemetry
         self._save_step = measured(telemetry, Measure.SAVE, workflow, recorder.step)
         self._save_mark = measured(telemetry, Measure.SAVE, workflow, recorder.mark)
         self._unsaved: list[Step] = []
@@ -109,6 +110,7 @@ class RunProgress:
             except StorageUnavailable as error:
                 self._trouble = str(error)
                 raise
+            self._count_bytes()
             self._unsaved.clear()
         self._trouble = None
 
@@ -133,7 +135,13 @@ class RunProgress:
             if self._unsaved:
                 self._write()
             self.at, run = self._save_mark(self.at, run, **facts)
+            self._count_bytes()
             return run
+
+    def _count_bytes(self) -> None:
+        if self._telemetry.is_on:
+            checkpoint = self.at.head
+            self._telemetry.count(Measure.CHECKPOINT_BYTES, self.at.execution.workflow_name, checkpoint.size_bytes)
 
 
 Mark = Callable[..., NodeRun]

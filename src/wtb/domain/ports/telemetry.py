@@ -18,6 +18,8 @@ class Measure(StrEnum):
     """A superstep of a run, with its nodes and its transaction; by workflow."""
     SAVE = "save"
     """The transaction that stores a step, or a checkpoint inside a node; by workflow."""
+    CHECKPOINT_BYTES = "checkpoint_bytes"
+    """The bytes that a checkpoint takes in the store; only counted; by workflow."""
     NODE = "node"
     """One attempt of a node; by node."""
     CALL = "call"
@@ -26,24 +28,30 @@ class Measure(StrEnum):
     """One turn of a batch job, until it ends or waits for another job's result; by combination."""
     BATCH = "batch"
     """The jobs of a batch, from the first to the last; by name of the batch."""
+    BATCH_COMPLETED = "batch_completed"
+    """A batch that completed without an error; only counted; by name of the batch."""
+    BATCH_FAILED = "batch_failed"
+    """A batch that ended with errors, or could not continue; only counted; by name of the batch."""
     COMPLETED = "completed"
     """A job that completed; only counted; by combination."""
     FAILED = "failed"
     """A job that failed; only counted; by combination."""
     WORKERS = "workers"
-    """Worker processes of a batch: counted with 1 when one is ready, with -1 when it ends; by batch."""
+    """Worker processes of a batch: counted with 1 when one is ready, with -1 when it ends; by runner, as `ray`."""
     ROLLBACK = "rollback"
     """A rollback or a redo, or taking external calls back; by direction."""
     SWEEP = "sweep"
     """A sweep of unused data; it has no name."""
     POOL = "pool"
     """The wait for a database connection, and for the turn to write; by `read` or `write`."""
+    CONNECTIONS = "connections"
+    """The open connections to Postgres; a level; by process, as `host/pid`."""
     RETRY = "retry"
     """A new try because the database went away, only counted; by `connect`, `unit` (of work) or `commit`."""
 
 
 class Telemetry(Protocol):
-    """Spans and counters.
+    """Spans, counters and levels.
 
     `is_on` never changes. Callers check it first, so that measuring costs one branch when nobody listens. Spans and
     counters come from many threads, in the middle of a step: an implementation returns at once and never raises.
@@ -67,6 +75,10 @@ class Telemetry(Protocol):
         """Record a span that a worker process measured; `raised`: an exception ended it."""
         ...
 
+    def level(self, measure: Measure, name: str, value: int) -> None:
+        """Say how much of something there is now. The last value counts."""
+        ...
+
 
 class NoTelemetry:
     """Measures nothing."""
@@ -81,6 +93,9 @@ class NoTelemetry:
         """Do nothing."""
 
     def took(self, measure: Measure, name: str, took_s: float, *, raised: bool = False) -> None:
+        """Do nothing."""
+
+    def level(self, measure: Measure, name: str, value: int) -> None:
         """Do nothing."""
 
 

@@ -13,6 +13,7 @@ from sqlalchemy.engine import make_url
 from wtb.domain.errors import Conflict, InvalidInput, MissingLibrary, StorageError, StorageUnavailable
 from wtb.domain.ports import NO_TELEMETRY, Measure, Telemetry
 from wtb.domain.secrets import Masker
+from wtb.infrastructure.sql.connection_count import ConnectionCount
 from wtb.infrastructure.sql.database import Database, Transaction
 from wtb.infrastructure.sql.outage import Outage
 from wtb.infrastructure.sql.pipelined import NOW, PipelinedTransaction
@@ -119,6 +120,8 @@ class PostgresDatabase(Database):
         sa.event.listen(self._engine, "connect", self._note_birth)
         sa.event.listen(self._engine, "checkout", self._refuse_old)
         sa.event.listen(self._engine, "reset", _drop_unless_idle)
+        if telemetry.is_on:
+            ConnectionCount(self._engine, telemetry)
 
     @property
     def engine(self) -> sa.Engine:
