@@ -270,7 +270,7 @@ def test_lost_nodes_and_a_database_that_comes_and_goes_change_no_result_and_repe
 def test_a_batch_that_loses_all_machines_stops_and_the_same_command_continues(shell: Shell) -> None:
     (shell.folder / "ledger").mkdir()
     with cluster_of_three() as cluster:
-        driver = start(shell, "lost", cluster.address, placed_within_s=5)
+        driver = start(shell, "lost", cluster.address, placed_within_s=30)
         while len(_calls(shell.folder / "ledger")) < AT_LEAST:
             assert driver.poll() is None, driver.communicate()
             time.sleep(0.1)
