@@ -144,6 +144,27 @@ def observing() -> list[Figure]:
     ]
 
 
+def against_inspect() -> list[Figure]:
+    """Run trivial jobs of WTB and of Inspect AI, in processes that take turns; the fastest of each counts."""
+    taken_us: dict[str, list[float]] = defaultdict(list)
+    for _ in range(TURNS):
+        for peer in ("wtb", "inspect"):
+            command = [sys.executable, "-m", "benchmarks.trivial_jobs", peer]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            taken_us[peer].append(float(done.stdout.splitlines()[-1]))
+    ours, theirs = min(taken_us["wtb"]), min(taken_us["inspect"])
+    return [
+        Figure(
+            name="trivial job ÷ a sample of Inspect AI, processor time, one thread, SQLite",
+            value=ours / theirs,
+            unit="×",
+            bar=0.25,
+            detail=f"{ours / 1e3:.2f} and {theirs / 1e3:.2f} ms; two nodes and one score each",
+            raw={"wtb_us": ours, "inspect_us": theirs},
+        )
+    ]
+
+
 def resident_mb() -> float:
     """Return the memory that this process has now."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
@@ -227,6 +248,7 @@ def main() -> None:
         parts: list[Part] = [
             ("overhead", partial(overhead, folder)),
             ("observing", observing),
+            ("Inspect AI", against_inspect),
             (f"{JOBS:,} jobs", partial(many_jobs, folder)),
             ("waiting 50 ms", partial(speed_up, folder, "wait 50 ms", partial(time.sleep, 0.05), round(1 / 1.9, 3))),
             ("waiting 5 ms", partial(speed_up, folder, "wait 5 ms", partial(time.sleep, 0.005), None)),
