@@ -24,6 +24,7 @@ from wtb.domain.environment import EnvironmentConfig
 from wtb.domain.errors import EnvironmentFailed, InvalidInput
 from wtb.domain.workflow import RetryPolicy
 from wtb.flow import Workflow
+from wtb.infrastructure.environments import grpc as grpc_client
 from wtb.infrastructure.environments.grpc import GrpcEnvironment
 from wtb.infrastructure.environments.grpc_messages import SERVICE, packed, unpacked
 from wtb.infrastructure.environments.grpc_server import EnvironmentServer, ServerOptions
@@ -176,6 +177,17 @@ def test_a_server_keeps_a_bounded_number_of_environments(tmp_path: Path) -> None
 def test_an_address_where_nobody_listens_is_named(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFailed, match=r"the environment server at 127\.0\.0\.1:1 failed"):
         GrpcEnvironment(EnvironmentConfig(kind="grpc", address="127.0.0.1:1"), tmp_path)
+
+
+def test_a_state_that_is_too_large_for_a_message_fails_the_node_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grpc_client, "OPTIONS", [("grpc.max_send_message_length", 100_000)])
+    with serving() as (_, address), Bench("memory://") as bench:
+        flow = flow_of(nodes.add, EnvironmentConfig(kind="grpc", address=address))
+        run = bench.run(flow, {"a": 1, "b": 2, "large": "x" * 200_000})
+        assert run.execution.failure is not None
+        assert "are too large for one message" in run.execution.failure.message
+        assert "put large data into files of the workspace" in run.execution.failure.message
+        assert bench.run(flow, {"a": 1, "b": 2}).status == "completed"
 
 
 def test_files_travel_both_ways() -> None:

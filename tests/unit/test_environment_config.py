@@ -68,9 +68,7 @@ def test_a_node_in_this_process_has_no_resources() -> None:
 
 def test_memory_that_is_given_twice_is_refused() -> None:
     config = EnvironmentConfig(kind="ray", memory_gb=4, resources=wtb.Resources())
-    with pytest.raises(
-        InvalidWorkflow, match="memory_gb and resources are both given; write the memory into"
-    ):
+    with pytest.raises(InvalidWorkflow, match="memory_gb and resources are both given; write the memory into"):
         flow_with(config).definition().validate()
 
 

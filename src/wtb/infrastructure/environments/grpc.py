@@ -99,7 +99,7 @@ def _path(call: str) -> str:
 
 
 class _GrpcStream:
-    """The answers of the server; an error of the connection ends them."""
+    """The answers of the server; an error of the connection ends them. A message that is too large is an error."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -110,6 +110,11 @@ class _GrpcStream:
         try:
             found: Mapping[str, Any] = next(self._stream)
         except grpc.RpcError as error:
+            if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
+                raise EnvironmentFailed(
+                    "the state, a result or the arguments of a call are too large for one message "
+                    f"({error.details()}); put large data into files of the workspace"
+                ) from error
             raise StopIteration from error
         return found
 
