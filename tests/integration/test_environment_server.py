@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +26,7 @@ from wtb.domain.environment import EnvironmentConfig
 from wtb.domain.errors import EnvironmentFailed, InvalidInput
 from wtb.domain.workflow import RetryPolicy
 from wtb.flow import Workflow
-from wtb.infrastructure.environments import grpc as grpc_environment
+from wtb.infrastructure.environments import grpc as grpc_client
 from wtb.infrastructure.environments.grpc import GrpcEnvironment
 from wtb.infrastructure.environments.grpc_messages import SERVICE, packed, unpacked
 from wtb.infrastructure.environments.grpc_server import EnvironmentServer, ServerOptions
@@ -175,9 +176,40 @@ def test_a_server_keeps_a_bounded_number_of_environments(tmp_path: Path) -> None
         GrpcEnvironment(config, tmp_path).close()
 
 
+def test_nodes_wait_for_a_server_that_is_full() -> None:
+    with serving(most=1) as (_, address), Bench("memory://") as bench:
+        flow = flow_of(nodes.add, EnvironmentConfig(kind="grpc", address=address))
+        cases = [{"id": str(number), "input": {"a": number, "b": 1}} for number in range(6)]
+        result = bench.batch(flow, cases=cases, evaluators=["steps"], workers=3)
+        assert result.status == "completed", [job.error for job in result.results if job.error]
+
+
+def test_a_node_waits_for_a_server_that_is_just_starting() -> None:
+    with serving() as (_, address):
+        pass
+    flow = flow_of(nodes.add, EnvironmentConfig(kind="grpc", address=address))
+    with Bench("memory://") as bench, ThreadPoolExecutor(1) as pool:
+        run = pool.submit(bench.run, flow, {"a": 1, "b": 2})
+        time.sleep(0.3)
+        assert not run.done()
+        with serving(listen=address):
+            assert run.result().status == "completed"
+
+
 def test_an_address_where_nobody_listens_is_named(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFailed, match=r"the environment server at 127\.0\.0\.1:1 failed"):
         GrpcEnvironment(EnvironmentConfig(kind="grpc", address="127.0.0.1:1"), tmp_path)
+
+
+def test_a_state_that_is_too_large_for_a_message_fails_the_node_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grpc_client, "OPTIONS", [("grpc.max_send_message_length", 100_000)])
+    with serving() as (_, address), Bench("memory://") as bench:
+        flow = flow_of(nodes.add, EnvironmentConfig(kind="grpc", address=address))
+        run = bench.run(flow, {"a": 1, "b": 2, "large": "x" * 200_000})
+        assert run.execution.failure is not None
+        assert "are too large for one message" in run.execution.failure.message
+        assert "put large data into files of the workspace" in run.execution.failure.message
+        assert bench.run(flow, {"a": 1, "b": 2}).status == "completed"
 
 
 def test_files_travel_both_ways() -> None:
@@ -272,7 +304,7 @@ def test_a_node_that_takes_too_long_fails_even_if_its_server_is_halted(monkeypat
         with Bench("memory://") as bench:
             assert bench.run(flow_of(nodes.add, config), {"a": 1, "b": 2}).status == "completed"
             server.send_signal(signal.SIGSTOP)
-            monkeypatch.setattr(grpc_environment, "_ANSWERED_WITHIN_S", 0.2)
+            monkeypatch.setattr(grpc_client, "_ANSWERED_WITHIN_S", 0.2)
             run = bench.run(flow_of(nodes.add, replace(config, timeout_s=0.2)), {"a": 1, "b": 2})
             assert run.status == "failed"
             assert "NodeTimeout" in str(run.error)

@@ -224,6 +224,15 @@ class EnvironmentFailed(WTBError):
     """The environment of a node could not start, or it ended before the node did."""
 
 
+class EnvironmentAway(EnvironmentFailed):
+    """No environment can be started now: its server is full or does not answer. The node has not begun."""
+
+    def __init__(self, message: str, worth_waiting_s: float = 0.0) -> None:
+        """Say what happened, and how long it is worth trying again."""
+        super().__init__(message)
+        self.worth_waiting_s = worth_waiting_s
+
+
 class OutOfMemory(EnvironmentFailed, MemoryError):
     """A node took more memory than its environment allows."""
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import math
 import os
 import sys
 import threading
+import time
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -23,7 +25,7 @@ from wtb.application.runs.remote_errors import error_from_data
 from wtb.application.runs.state_view import StateView
 from wtb.domain.engine import Runs
 from wtb.domain.environment import EnvironmentConfig
-from wtb.domain.errors import EnvironmentFailed, InvalidInput, OutOfMemory, WTBError
+from wtb.domain.errors import EnvironmentAway, EnvironmentFailed, InvalidInput, OutOfMemory, WTBError
 from wtb.domain.event_body import EventBody
 from wtb.domain.event_catalogue import EnvironmentCreated, EnvironmentDestroyed
 from wtb.domain.events import Event
@@ -38,6 +40,10 @@ _log = masked_logger(__name__)
 
 _MOST_IDLE = 8
 """How many idle environments are kept. Each of them takes about as much memory as this process."""
+
+_FIRST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 2.0
+"""How long a node that waits for an environment pauses before it tries again, unless one is given back here."""
 
 MakeEnvironment = Callable[[EnvironmentConfig], Environment]
 
@@ -62,6 +68,7 @@ class Environments:
         self._make = make
         self._imports = imports
         self._lock = threading.Lock()
+        self._given_back = threading.Condition(self._lock)
         self._idle: list[tuple[EnvironmentConfig, Environment]] = []
         self._all: dict[int, tuple[EnvironmentConfig, Environment]] = {}
         self._is_closed = False
@@ -73,8 +80,9 @@ class Environments:
         assert node.environment is not None
         config = _with_values(node.environment)
         work = self._work_of(node, state, context)
-        environment = self._taken(config)
-        call = _EnvironmentCall(node, config, environment, least(timeout_s, config.timeout_s))
+        limit_s = least(timeout_s, config.timeout_s)
+        environment = self._taken(config, limit_s)
+        call = _EnvironmentCall(node, config, environment, limit_s)
         try:
             ended = call.made(work, context, self._codec, caller)
         except BaseException:
@@ -138,8 +146,21 @@ class Environments:
 
     # The environments that exist
 
-    def _taken(self, config: EnvironmentConfig) -> Environment:
-        """Return an idle environment with this config, or a new one."""
+    def _taken(self, config: EnvironmentConfig, limit_s: float | None) -> Environment:
+        """Return an idle environment with this config, or a new one; if its server is full or away, wait for it."""
+        began, pause_s = time.monotonic(), _FIRST_PAUSE_S
+        while True:
+            try:
+                return self._taken_now(config)
+            except EnvironmentAway as error:
+                waited_s = time.monotonic() - began
+                if waited_s + pause_s > min(error.worth_waiting_s, math.inf if limit_s is None else limit_s):
+                    raise
+            with self._given_back:
+                self._given_back.wait(pause_s)
+            pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+
+    def _taken_now(self, config: EnvironmentConfig) -> Environment:
         with self._lock:
             if self._is_closed:
                 raise EnvironmentFailed("the bench is closed: it starts no more environments")
@@ -169,6 +190,7 @@ class Environments:
         with self._lock:
             self._idle.append((config, environment))
             surplus = self._idle.pop(0) if len(self._idle) > _MOST_IDLE else None
+            self._given_back.notify()
         if surplus is not None:
             self._destroy(*surplus, "others are needed more")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from wtb.domain.environment import EnvironmentConfig
-from wtb.domain.errors import EnvironmentFailed
+from wtb.domain.errors import EnvironmentAway, EnvironmentFailed
 from wtb.infrastructure.environments.grpc_messages import (
     OPTIONS,
     SERVICE,
@@ -27,6 +27,8 @@ from wtb.infrastructure.environments.subprocess import remote_config_data
 _CREATED_WITHIN_S = 600.0
 """How long the server may take to start an environment; it may have to install packages."""
 _ANSWERED_WITHIN_S = 60.0
+_WORTH_WAITING_S = {"RESOURCE_EXHAUSTED": 600.0, "UNAVAILABLE": 30.0}
+"""How long to wait for a server that is full, and for one that does not answer; it may be starting again."""
 _CALLS = {"clean": "Clean", "kill": "Kill", "end": "Destroy"}
 
 
@@ -84,7 +86,7 @@ class GrpcEnvironment(RemoteEnvironment):
         try:
             found: dict[str, Any] = next(self._life)
         except (grpc.RpcError, StopIteration) as error:
-            raise self._failed(error) from error
+            raise self._not_created(error) from error
         finally:
             timer.cancel()
         return found
@@ -93,13 +95,19 @@ class GrpcEnvironment(RemoteEnvironment):
         details = error.details() if hasattr(error, "details") else "it sent no answer"
         return EnvironmentFailed(f"the environment server at {self._address} failed: {details}")
 
+    def _not_created(self, error: Any) -> EnvironmentFailed:
+        """Return the error of a server that started no environment; if it is full or away, waiting may help."""
+        wait_s = _WORTH_WAITING_S.get(error.code().name if hasattr(error, "code") else "")
+        failed = self._failed(error)
+        return failed if wait_s is None else EnvironmentAway(str(failed), wait_s)
+
 
 def _path(call: str) -> str:
     return f"/{SERVICE}/{call}"
 
 
 class _GrpcStream:
-    """The answers of the server; an error of the connection ends them."""
+    """The answers of the server; an error of the connection ends them. A message that is too large is an error."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -110,6 +118,11 @@ class _GrpcStream:
         try:
             found: Mapping[str, Any] = next(self._stream)
         except grpc.RpcError as error:
+            if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
+                raise EnvironmentFailed(
+                    "the state, a result or the arguments of a call are too large for one message "
+                    f"({error.details()}); put large data into files of the workspace"
+                ) from error
             raise StopIteration from error
         return found
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from wtb.domain.environment import EnvironmentConfig
-from wtb.domain.errors import EnvironmentFailed, InvalidInput, WTBError
+from wtb.domain.errors import EnvironmentAway, InvalidInput, WTBError
 from wtb.infrastructure.environments.grpc_messages import OPTIONS, SERVICE, check_grpc, is_local, packed, unpacked
 from wtb.infrastructure.environments.grpc_token import token_checks
 from wtb.infrastructure.environments.scratch_folder import ScratchFolder
@@ -171,6 +171,8 @@ class EnvironmentServer:
         name = uuid.uuid4().hex[:12]
         try:
             self._start(name, message["config"], context.peer())
+        except EnvironmentAway as error:
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
         except WTBError as error:
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
         try:
@@ -185,7 +187,7 @@ class EnvironmentServer:
             raise InvalidInput(f"the server starts no such environment: {config.kind}; {'; '.join(faults)}")
         with self._lock:
             if len(self._served) + self._starting >= self._options.most:
-                raise EnvironmentFailed(f"it has {self._options.most} environments, as many as it may; try again later")
+                raise EnvironmentAway(f"it has {self._options.most} environments, as many as it may; try again later")
             self._starting += 1
         try:
             environment = SubprocessEnvironment(config, self._home.path)
