@@ -14,7 +14,7 @@ from typing import Any, TypeVar, overload
 from wtb.application.runs.mocks import mock, tool_answers
 from wtb.application.runs.tool_nodes import tool_node
 from wtb.application.tool_registry import TOOLS
-from wtb.domain.environment import EnvironmentConfig, environment_of
+from wtb.domain.environment import HONOURED, EnvironmentConfig, environment_of
 from wtb.domain.errors import InvalidInput
 from wtb.domain.state import Reducer
 from wtb.domain.tool_answers import ToolAnswer
@@ -119,7 +119,7 @@ class Workflow:
                 timeout_s=timeout_s,
                 config=dict(config or {}),
                 depends_on=_declared(f"node {name!r}", depends_on),
-                environment=environment_of(environment),
+                environment=_known(environment_of(environment)),
             )
         )
         return self
@@ -411,3 +411,12 @@ def resolve_function(reference: str) -> Callable[..., Any]:
     if isinstance(found, Tool):
         return tool_node(found)
     return found  # type: ignore[no-any-return]
+
+
+def _known(environment: EnvironmentConfig | None) -> EnvironmentConfig | None:
+    """Refuse a kind of environment that nobody offers here, before any node has run."""
+    if environment is not None and environment.kind not in HONOURED:
+        from wtb.infrastructure.environments.named import check_known
+
+        check_known(environment.kind)
+    return environment

@@ -18,6 +18,7 @@ import wtb
 from tests.integration import environment_nodes as nodes
 from wtb.bench import Bench
 from wtb.domain.environment import EnvironmentConfig
+from wtb.domain.errors import InvalidInput
 from wtb.flow import Workflow
 from wtb.infrastructure.environments.subprocess import SubprocessEnvironment
 
@@ -51,9 +52,9 @@ def test_a_function_that_cannot_be_imported_is_refused(bench: Bench) -> None:
     )
 
 
-def test_an_unknown_kind_is_refused_with_the_known_ones(bench: Bench) -> None:
-    told = failure(bench, flow_of(nodes.add, "docker"), {"a": 1, "b": 2})
-    assert told == "there is no environment 'docker'; there are grpc, in_process, ray, subprocess"
+def test_an_unknown_kind_is_refused_with_the_known_ones_before_any_node_runs() -> None:
+    with pytest.raises(InvalidInput, match="no environment 'docker'; there are grpc, in_process, ray, subprocess"):
+        flow_of(nodes.add, "docker")
 
 
 def test_an_interpreter_that_does_not_exist_is_named(bench: Bench) -> None:

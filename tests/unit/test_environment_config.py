@@ -42,9 +42,9 @@ def test_a_node_in_this_process_cannot_have_its_own_interpreter_or_memory(option
 
 def test_resources_that_only_ray_can_honour_are_refused_by_name() -> None:
     resources = wtb.Resources(num_cpus=2, num_gpus=1, custom={"fpga": 1}, memory_gb=4)
-    for kind in ("subprocess", "grpc"):
+    for kind, address in (("subprocess", None), ("grpc", "host:7878")):
         with pytest.raises(InvalidWorkflow) as refused:
-            flow_with(EnvironmentConfig(kind=kind, resources=resources)).definition().validate()
+            flow_with(EnvironmentConfig(kind=kind, address=address, resources=resources)).definition().validate()
         for name, fault in zip(("num_cpus", "num_gpus", "custom"), refused.value.faults, strict=True):
             assert fault == (
                 f"node 'work': environment '{kind}' cannot honour {name} of resources: its processes share the machine "
@@ -53,9 +53,14 @@ def test_resources_that_only_ray_can_honour_are_refused_by_name() -> None:
     flow_with(EnvironmentConfig(kind="ray", resources=resources)).definition().validate()
 
 
-@pytest.mark.parametrize("kind", ["subprocess", "grpc", "ray"])
-def test_memory_may_be_given_as_a_resource(kind: str) -> None:
-    config = EnvironmentConfig(kind=kind, resources=wtb.Resources(memory_gb=4))
+def test_a_server_without_an_address_is_refused() -> None:
+    with pytest.raises(InvalidWorkflow, match="needs the address of a wtb environment-server"):
+        flow_with(EnvironmentConfig(kind="grpc")).definition().validate()
+
+
+@pytest.mark.parametrize(("kind", "address"), [("subprocess", None), ("grpc", "host:7878"), ("ray", None)])
+def test_memory_may_be_given_as_a_resource(kind: str, address: str | None) -> None:
+    config = EnvironmentConfig(kind=kind, address=address, resources=wtb.Resources(memory_gb=4))
     flow_with(config).definition().validate()
     assert config.memory_bytes == EnvironmentConfig(kind=kind, memory_gb=4).memory_bytes == 4_000_000_000
     assert remote_config_data(config)["memory_gb"] == 4

@@ -108,6 +108,8 @@ class EnvironmentConfig:
         for name in ("memory_gb", "timeout_s"):
             if (value := getattr(self, name)) is not None and not _is_positive(value):
                 yield f"{name} must be positive, not {value!r}"
+        if self.kind == "grpc" and self.address is None:
+            yield "environment 'grpc' needs the address of a wtb environment-server: address='host:7878'"
         yield from _variable_faults(self.variables)
         yield from self._resource_faults()
         honoured = HONOURED.get(self.kind)

@@ -59,7 +59,10 @@ def _loaded(name: str) -> type[Exception] | None:
         found = getattr(found, part, None)
     if not isinstance(found, type) or not issubclass(found, BaseException):
         return None
-    return found if issubclass(found, Exception) else Exception
+    if issubclass(found, Exception):
+        return found
+    # An exit of a node over there must not end this process.
+    return type(found.__name__, (Exception,), {"__module__": found.__module__, "__qualname__": found.__qualname__})
 
 
 def _made(kind: type[Exception], args: tuple[Any, ...]) -> Exception | None:

@@ -37,10 +37,7 @@ class GrpcEnvironment(RemoteEnvironment):
 
     def __init__(self, config: EnvironmentConfig, home: Path) -> None:
         check_grpc()
-        if config.address is None:
-            raise EnvironmentFailed(
-                "environment 'grpc' needs the address of a wtb environment-server: address='host:7878'"
-            )
+        assert config.address is not None, "refused when the workflow is checked"
         self._address = config.address
         self._metadata = _metadata(config)
         given = {"config": remote_config_data(config), "wtb": version("workflow-test-bench")}

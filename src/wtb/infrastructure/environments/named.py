@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from wtb.domain.environment import IN_PROCESS, EnvironmentConfig
@@ -27,9 +27,17 @@ def make_environment(config: EnvironmentConfig, home: Path) -> Environment:
     """Return a new environment; raise InvalidInput, naming the known ones, if there is none of this kind."""
     if config.kind in _OWN:
         return _OWN[config.kind](config, home)
-    offered = {each.name: each for each in entry_points(group=ENTRY_POINTS)}
-    if config.kind in offered:
-        made: Environment = offered[config.kind].load()(config, home)
-        return made
-    known = ", ".join(sorted({IN_PROCESS, *_OWN, *offered}))
-    raise InvalidInput(f"there is no environment {config.kind!r}; there are {known}")
+    check_known(config.kind)
+    made: Environment = _offered()[config.kind].load()(config, home)
+    return made
+
+
+def check_known(kind: str) -> None:
+    """Raise InvalidInput, naming the known ones, if there is no environment of this kind."""
+    known = {IN_PROCESS, *_OWN, *_offered()}
+    if kind not in known:
+        raise InvalidInput(f"there is no environment {kind!r}; there are {', '.join(sorted(known))}")
+
+
+def _offered() -> dict[str, EntryPoint]:
+    return {each.name: each for each in entry_points(group=ENTRY_POINTS)}
