@@ -27,7 +27,7 @@ from wtb.batches import load_batch
 from wtb.bootstrap import Services, bootstrap
 from wtb.domain.batch import Batch
 from wtb.domain.cases import Case
-from wtb.domain.errors import WTBError
+from wtb.domain.errors import DatabaseAway, WTBError
 from wtb.domain.job_attempt import RayIds
 from wtb.domain.limits import Limit, read_limits
 from wtb.domain.ports import NO_TELEMETRY
@@ -218,6 +218,8 @@ def reported(worker: BatchWorker, number: int) -> JobReport:
     """Let a worker run a job; an error that is not the job's own becomes its report."""
     try:
         return worker.run(number)
+    except DatabaseAway as error:  # the driver says this once; a traceback of each worker would hide it
+        return JobBroke(number, error)
     except Exception as error:  # noqa: BLE001  the driver raises it
         _log.exception("job %d could not be run", number)
         return JobBroke(number, error)
@@ -232,6 +234,8 @@ def keep_claims(worker: BatchWorker, ended: threading.Event) -> None:
     while not ended.wait(_KEEP_CLAIMS_S):
         try:
             worker.keep_claims()
+        except DatabaseAway:
+            continue  # the job says so
         except WTBError:
             _log.warning("what this worker has claimed could not be extended; it tries again", exc_info=True)
 

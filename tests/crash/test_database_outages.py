@@ -248,6 +248,7 @@ def test_a_command_whose_database_is_away_for_too_long_says_how_to_continue(
         last = stopped.stderr.splitlines()[-1]
         assert "has not answered for 0.3 s" in stopped.stderr
         assert last.startswith("orders is paused: ")
+        assert "Traceback" not in stopped.stderr
         assert last.endswith("When the database is back, run the same command again to continue.")
         assert json.loads(stopped.stdout)["status"] == "paused"
         proxy.allow()

@@ -16,6 +16,7 @@ from wtb.application.batches.schedule import JobSchedule
 from wtb.application.node_cache import NodeCache
 from wtb.domain.batch import Job, JobStatus
 from wtb.domain.errors import StorageUnavailable
+from wtb.domain.job_attempt import WorkerName
 from wtb.domain.ports import NO_TELEMETRY, Measure, Telemetry
 from wtb.domain.runner import (
     ElasticRunner,
@@ -298,7 +299,9 @@ class BatchAttempt:
         try:
             jobs.worker_changed(report)
         except StorageUnavailable:  # a job must not fail because of a note about its worker
-            _log.warning("the store did not answer, so it has no event for worker %s", report.worker, exc_info=True)
+            _log.warning(
+                "the database did not answer, so it has no event about worker %s", WorkerName(report.worker).label
+            )
 
     def _measure(self, found: WorkMeasured) -> None:
         """Pass on what a worker has measured."""
