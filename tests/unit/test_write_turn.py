@@ -95,9 +95,42 @@ def test_a_transaction_that_writes_has_the_turn_and_one_that_reads_does_not(tmp_
     with closing(database.begin(readonly=True)):
         assert other.take()
         other.release()
-    with closing(database.begin()):
+    with closing(database.begin()) as transaction:
+        transaction.run("CREATE TABLE some (number)")
         assert not other.take()
     assert other.take()
+    other.release()
+    database.close()
+
+
+def test_a_writer_takes_its_turn_at_its_first_statement(tmp_path: Path) -> None:
+    database = SqliteDatabase(tmp_path / "wtb.db", synchronous="NORMAL", busy_timeout_s=30)
+    other = turn(tmp_path)
+    with closing(database.begin()) as transaction:
+        assert other.take()
+        other.release()
+        transaction.rows("SELECT 1")
+        assert not other.take()
+    database.close()
+
+
+def test_a_lock_and_the_time_of_a_writer_come_with_its_turn(tmp_path: Path) -> None:
+    database = SqliteDatabase(tmp_path / "wtb.db", synchronous="NORMAL", busy_timeout_s=30)
+    other = turn(tmp_path)
+    for wait in (lambda found: found.lock("name"), database.now):
+        with closing(database.begin()) as transaction:
+            wait(transaction)
+            assert not other.take()
+    database.close()
+
+
+def test_a_writer_that_writes_nothing_takes_no_turn(tmp_path: Path) -> None:
+    database = SqliteDatabase(tmp_path / "wtb.db", synchronous="NORMAL", busy_timeout_s=30)
+    other = turn(tmp_path)
+    assert other.take()
+    with closing(database.begin()) as transaction:
+        transaction.commit()
+        assert transaction.turn is None
     other.release()
     database.close()
 

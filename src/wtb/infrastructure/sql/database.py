@@ -138,7 +138,7 @@ class Database(ABC):
 class Transaction:
     """One transaction; rolled back unless committed."""
 
-    __slots__ = ("_driver", "_failed", "_open", "connection", "database", "turn")
+    __slots__ = ("_driver", "_failed", "_open", "connection", "database", "take_turn", "turn")
 
     def __init__(self, database: Database, connection: Any, driver: Any) -> None:
         self.database = database
@@ -148,6 +148,8 @@ class Transaction:
         self._failed = False
         self.turn: Turn | None = None
         """The turn that this writer has until it ends, so that other writers wait in line."""
+        self.take_turn: Callable[[], None] | None = None
+        """What a writer has to do before its first statement; None if it has done it."""
 
     def run(self, statement: str, parameters: Sequence[Any] = ()) -> None:
         """Execute one change without counting its rows; a failure may show only at the next statement."""

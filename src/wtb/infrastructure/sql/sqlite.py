@@ -6,14 +6,15 @@ import os
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from functools import cached_property
+from datetime import datetime
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wtb.domain.errors import DamagedData, InvalidInput, StorageError, StorageReplaced, StorageUnavailable
-from wtb.infrastructure.sql.database import Database, Transaction
+from wtb.infrastructure.sql.database import Answer, Database, Transaction
 from wtb.infrastructure.sql.write_turn import WriteTurn
 
 if TYPE_CHECKING:
@@ -126,7 +127,15 @@ class SqliteDatabase(Database):
         return transaction.row("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (name,)) is not None
 
     def lock(self, transaction: Transaction, name: str) -> None:
-        """Do nothing: a writer has the whole database to itself."""
+        """Take the turn to write: a writer has the whole database to itself."""
+        assert isinstance(transaction, _SqliteTransaction)
+        transaction.begin_writing()
+
+    def now(self, transaction: Transaction) -> datetime | None:
+        """Return None for this machine's clock, but wait for the turn first: a lease must not lose that time."""
+        assert isinstance(transaction, _SqliteTransaction)
+        transaction.begin_writing()
+        return None
 
     def _begin(self, transaction: Transaction, *, readonly: bool) -> None:
         if readonly:
@@ -134,6 +143,11 @@ class SqliteDatabase(Database):
                 self.check_in_place()  # a writer checks this after its commit
             transaction.run("BEGIN")
             return
+        # At its first statement, not now: half of the time of a step goes into encoding and hashing what it stores, and
+        # other processes can write meanwhile.
+        transaction.take_turn = partial(self._take_turn, transaction)
+
+    def _take_turn(self, transaction: Transaction) -> None:
         if self._turn.take():
             transaction.turn = self._turn
         transaction.run("BEGIN IMMEDIATE")  # after a turn that did not come, SQLite applies the full timeout
@@ -166,11 +180,27 @@ class SqliteDatabase(Database):
 
 
 class _SqliteTransaction(Transaction):
-    """A transaction whose commit succeeds only if the database file is still in place."""
+    """A transaction whose commit succeeds only if the database file is still in place.
+
+    A writer waits for its turn at its first statement.
+    """
 
     __slots__ = ()
 
+    def begin_writing(self) -> None:
+        """Wait for the turn, unless this transaction has it or only reads."""
+        take_turn, self.take_turn = self.take_turn, None
+        if take_turn is not None:
+            take_turn()
+
+    def _attempt(self, call: Callable[..., Answer], *arguments: Any) -> Answer:
+        if self.take_turn is not None:
+            self._check_open()
+            self.begin_writing()
+        return super()._attempt(call, *arguments)
+
     def commit(self) -> None:
+        self.take_turn = None  # nothing was written, or the turn is taken
         super().commit()
         assert isinstance(self.database, SqliteDatabase)
         self.database.check_in_place()

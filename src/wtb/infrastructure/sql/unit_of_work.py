@@ -131,6 +131,8 @@ class SqlUnitOfWork(TransactionalUnitOfWork):
         name = "read" if readonly else "write"
         begin = measured(self._storage.telemetry, Measure.POOL, name, self._storage.database.begin)
         transaction = self._sql = begin(readonly=readonly)
+        if transaction.take_turn is not None:
+            transaction.take_turn = measured(self._storage.telemetry, Measure.POOL, name, transaction.take_turn)
         self._rows = SqlCheckpointRows(transaction)
         return transaction
 
