@@ -42,6 +42,8 @@ class Watcher(threading.Thread):
         self.most_clients = self.most_servers = 0
         self.worker_s: dict[int, float] = {}
         """The processor time of each worker, by process."""
+        self.own_s = 0.0
+        """The processor time that looking takes."""
 
     def run(self) -> None:
         while not self._over.wait(1):
@@ -52,6 +54,7 @@ class Watcher(threading.Thread):
                 with suppress(OSError):
                     if (process / "cmdline").read_bytes().startswith(b"ray::RayWorker"):
                         self.worker_s[int(process.name)] = _processor_s(process)
+            self.own_s = time.thread_time()
 
     def end(self) -> None:
         self._over.set()
@@ -86,7 +89,7 @@ def _measured(folder: Path, file: Path, server: PostgresServer, bouncer: PgBounc
         with wtb.Bench(bouncer.url(DATABASE), folder=folder / "many") as bench:
             began_s = time.process_time()
             result = bench.batch(load_batch(str(file)), runner="ray")
-            driver_s = time.process_time() - began_s
+            driver_s = time.process_time() - began_s - watcher.own_s
             workers = Counter(job.worker for job in result.results)
             started = min(job.started for job in result.results if job.started is not None)
             ended = max(job.ended for job in result.results if job.ended is not None)

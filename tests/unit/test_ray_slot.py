@@ -293,6 +293,12 @@ def test_memory_is_watched_again_after_a_short_fault(runner: OneSlotRunner) -> N
     assert [greedy.number for greedy in runner.said_of(JobOverLimit)] == [2]
 
 
+def test_a_worker_that_cannot_watch_its_memory_works_on(runner: OneSlotRunner) -> None:
+    runner.answer("watch", RayErrors.RayTaskError("/proc cannot be read"))
+    assert runner.state() is SlotState.READY
+    assert len(runner.calls("watch")) == 1, "it would fail again at once, and for ever"
+
+
 def test_an_idle_worker_that_is_restarted_costs_no_job_an_attempt(runner: OneSlotRunner) -> None:
     runner.answer("watch", UNAVAILABLE)
     assert runner.state() is SlotState.IN_DOUBT, "it gets no job until it has begun anew"

@@ -266,6 +266,9 @@ class RaySlot:
 
     def _watched(self, future: Future[Any]) -> None:
         error = future.exception()
+        if isinstance(error, self._host.errors.RayTaskError):
+            _log.warning("worker %s cannot watch its memory, so `memory_gb` does not hold there: %s", self._name, error)
+            return
         if error is not None:
             self._doubt(_first_sentence(error))
             return
