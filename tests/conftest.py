@@ -20,6 +20,7 @@ from tests.s3_server import S3Server
 from tests.services import PgBouncer, PostgresServer
 from wtb.application.tool_registry import TOOLS
 from wtb.domain.ports import Storage
+from wtb.infrastructure import observation
 from wtb.infrastructure.codecs.msgpack import MsgpackCodec
 from wtb.infrastructure.codecs.types import REGISTERED
 from wtb.infrastructure.events.bus import QueueEventBus
@@ -96,6 +97,15 @@ def _own_tools(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPat
         module = getattr(tool.function, "__module__", None) if name not in known else None
         if module is not None and (getattr(sys.modules.get(module), "__file__", None) or "").startswith(written):
             del sys.modules[module]
+
+
+@pytest.fixture(autouse=True)
+def _own_observations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget what earlier tests read: every batch digests and stores all that its process has read before.
+
+    After some thousand tests that takes a second a batch.
+    """
+    monkeypatch.setattr(observation, "_NOTES", observation._Notes())
 
 
 @pytest.fixture

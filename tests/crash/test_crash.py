@@ -133,7 +133,7 @@ def test_a_killed_server_loses_nothing_and_its_writer_says_so_and_goes_on(tmp_pa
     with PostgresServer(fsync=True) as server, WriterProcess(tmp_path / "errors") as writer:
         url = server.create_database("crash")
         migrate(url)
-        witness = Witness({"url": url}, "run")
+        witness = Witness({"url": url, "outage_timeout_s": 1}, "run")
         for _ in range(3 * TIMES):
             checked = max(witness.last, 0)
             writer.start(witness.settings, witness.run)
