@@ -238,8 +238,8 @@ async def add_named_file(name: str) -> None:
     (wtb.workspace() / name).write_text(name * 10_000)
 
 
-def link_over_a_folder(state: Any, ctx: Any) -> Mapping[str, Any]:
-    """Put a link in the place of a folder while a tool writes into the folder."""
+def pipe_over_a_folder(state: Any, ctx: Any) -> Mapping[str, Any]:
+    """Put a named pipe in the place of a folder while a tool writes into the folder."""
     sub = ctx.workspace / "sub"
     sub.mkdir()
     with ThreadPoolExecutor(1) as threads:
@@ -247,8 +247,8 @@ def link_over_a_folder(state: Any, ctx: Any) -> Mapping[str, Any]:
         while not Path(state["folder"], "began").exists():
             time.sleep(0.005)
         sub.rmdir()
-        sub.symlink_to(state["folder"])
-        Path(state["folder"], "linked").touch()
+        os.mkfifo(sub)
+        Path(state["folder"], "replaced").touch()
         call.result()
     return {}
 
@@ -256,7 +256,7 @@ def link_over_a_folder(state: Any, ctx: Any) -> Mapping[str, Any]:
 @wtb.tool(name="environments-write-below", effects="none")
 def write_below(folder: str) -> None:
     Path(folder, "began").touch()
-    while not Path(folder, "linked").exists():
+    while not Path(folder, "replaced").exists():
         time.sleep(0.005)
     (wtb.workspace() / "sub" / "new").write_text("new")
 

@@ -279,9 +279,21 @@ def test_a_link_in_the_place_of_a_folder_opens_no_file_behind_it(tmp_path: Path,
     assert sent[-1] == {"need": [secret], "number": 3}
 
 
-@pytest.mark.parametrize("path", ["../key", "/etc/key", "a/../../key", "a/key"])
+@pytest.mark.parametrize("keeps_own", [True, False])
+def test_nothing_is_written_through_a_link(tmp_path: Path, folder: Path, keeps_own: bool) -> None:
+    outside = tmp_path / "home"
+    outside.mkdir()
+    (folder / "a").symlink_to(outside)
+    sync = FileSync(lambda messages: None, tmp_path / "scratch", keeps_own=keeps_own)
+    for message in given({"a/key": ["file", DIGEST, "384"]}):
+        sync.incoming(message, lambda: folder)
+    assert list(outside.iterdir()) == []
+    assert (folder / "a").is_symlink() == keeps_own
+
+
+@pytest.mark.parametrize("path", ["../key", "/etc/key", "a/../../key", "pipe/key"])
 def test_a_path_that_leads_out_of_the_folder_is_refused(tmp_path: Path, folder: Path, path: str) -> None:
-    (folder / "a").symlink_to(tmp_path)
+    os.mkfifo(folder / "pipe")
     sync = FileSync(lambda messages: None, tmp_path / "scratch", keeps_own=True)
     *messages, last = given({path: ["file", DIGEST, "384"]})
     for message in messages:

@@ -8,7 +8,6 @@ change is made after a newer one.
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from base64 import b64decode, b64encode
 from collections import deque
@@ -17,8 +16,18 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from wtb.domain.errors import EnvironmentFailed, UnsafePath
-from wtb.infrastructure.environments.folder_files import Entry, FolderScanner, checked_hash, copied, put, remove
+from wtb.domain.errors import UnsafePath
+from wtb.infrastructure.environments.folder_files import (
+    Entry,
+    FolderScanner,
+    checked_hash,
+    copied,
+    folders_above,
+    is_link_or_file,
+    put,
+    remove,
+)
+from wtb.infrastructure.environments.received_contents import ReceivedContents
 
 PIECE_BYTES = 1024 * 1024
 """How much of a file travels in one message."""
@@ -43,14 +52,14 @@ class FileSync:
         self._scratch = scratch
         self._keeps_own = keeps_own
         self._scanner = FolderScanner()
-        self._contents = _Contents(scratch / "received")
+        self._contents = ReceivedContents(scratch / "received")
         self._known: dict[str, Entry] = {}
         self._sent = 0
         """The number of the last message with files. It goes on from node to node, so a late request matches none."""
         self._applied = 0
         """The number of the other side's last message with files whose changes are made here."""
-        self._unseen: dict[int, set[str]] = {}
-        """The paths of sent messages that the other side may not have seen yet, by number."""
+        self._unseen: dict[int, Changes] = {}
+        """The changes of sent messages that the other side may not have seen yet, by number."""
         self._with_copies: set[int] = set()
         """The numbers of sent messages whose contents the other side has not asked for yet."""
         self._waiting: deque[Message] = deque()
@@ -88,7 +97,7 @@ class FileSync:
         self._known = now | {path: entry for path, entry in changes.items() if entry is not None}
         for path in [path for path, entry in changes.items() if entry is None]:
             self._known.pop(path, None)
-        self._unseen[self._sent] = set(changes)
+        self._unseen[self._sent] = changes
         self._with_copies.add(self._sent)
         return {**message, "files": changes, "number": self._sent, "seen": self._applied}
 
@@ -159,14 +168,15 @@ class FileSync:
     def _made(self, message: Message, folder: Path) -> Message:
         """Make the changes of a message, and return the message without them."""
         own = self._own_changes_since(message["seen"])
-        changes = {path: entry for path, entry in message["files"].items() if not _is_kept(path, own, folder)}
+        changes = {path: entry for path, entry in message["files"].items() if not own.prevent(path)}
         for path in sorted((path for path, entry in changes.items() if entry is None), reverse=True):
             remove(folder, path)
             self._known.pop(path, None)
         for path in sorted(path for path, entry in changes.items() if entry is not None):
-            entry = tuple(changes[path])
+            entry = self._known[path] = tuple(changes[path])
+            if not self._has_way(folder, path):
+                continue  # the next message says that it is gone
             put(folder, path, entry, self._contents.folder)
-            self._known[path] = entry
             if entry[0] != "folder":
                 for below in [each for each in self._known if each.startswith(f"{path}/")]:
                     del self._known[below]
@@ -174,71 +184,47 @@ class FileSync:
         self._contents.clear()
         return {key: value for key, value in message.items() if key not in ("files", "number", "seen")}
 
-    def _own_changes_since(self, seen: int) -> set[str]:
-        """Return the paths that this side has changed without the other side's knowledge, if its changes stay."""
+    def _has_way(self, folder: Path, path: str) -> bool:
+        """Whether a path leads through folders only. A link or a file in its way stays if own changes stay."""
+        obstacles = [place for place in folders_above(folder, path) if is_link_or_file(place)]
+        if self._keeps_own:
+            return not obstacles
+        for place in obstacles:
+            place.unlink(missing_ok=True)
+        return True
+
+    def _own_changes_since(self, seen: int) -> _OwnChanges:
+        """Return what this side has changed without the other side's knowledge, if its changes stay."""
         for number in [number for number in self._unseen if number <= seen]:
             del self._unseen[number]
-        return set().union(*self._unseen.values()) if self._keeps_own else set()
+        return _OwnChanges(self._unseen.values() if self._keeps_own else ())
 
 
-class _Contents:
-    """The contents that have arrived for a message, by hash."""
+class _OwnChanges:
+    """Changes that will also be made on the other side, over its own."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._arriving: dict[str, Any] = {}
-        self._copied: set[str] = set()
+    def __init__(self, messages: Iterable[Changes]) -> None:
+        self._paths: set[str] = set()
+        """What is or was changed, and the folders above it."""
+        self._not_folders: set[str] = set()
+        """What became a file or a link, so that the other side loses everything below."""
+        for path, entry in ((path, entry) for changes in messages for path, entry in changes.items()):
+            self._paths.add(path)
+            if entry is not None:
+                self._paths |= _folders_of(path)
+                self._not_folders |= set() if entry[0] == "folder" else {path}
 
-    @property
-    def were_asked_for(self) -> bool:
-        """Whether some of them have come from the other side."""
-        return bool(self._arriving)
-
-    def digests(self) -> set[str]:
-        return self._copied | self._arriving.keys()
-
-    def add(self, digest: str, piece: bytes) -> None:
-        """Add a piece of a content; an empty piece is the beginning."""
-        place = self.folder / checked_hash(digest)
-        if not piece:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._arriving[digest] = hashlib.sha256()
-        with place.open("ab" if piece else "wb") as file:
-            file.write(piece)
-        self._arriving[digest].update(piece)
-
-    def check(self, wanted: Iterable[str]) -> None:
-        """Raise EnvironmentFailed if a content has not arrived whole."""
-        for digest in wanted:
-            arrived = self._arriving.get(digest)
-            if digest not in self._copied and (arrived is None or arrived.hexdigest() != digest):
-                raise EnvironmentFailed("the content of a file did not arrive whole; run the node again")
-
-    def copy(self, folder: Path, path: str) -> str:
-        """Take a content from a file of the folder; return its hash."""
-        digest = copied(folder, path, self.folder)
-        self._copied.add(digest)
-        return digest
-
-    def clear(self) -> None:
-        """Remove all."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-        self._arriving.clear()
-        self._copied.clear()
+    def prevent(self, path: str) -> bool:
+        """Whether they prevent a change of the other side to a path."""
+        return path in self._paths or not self._not_folders.isdisjoint(_folders_of(path))
 
 
 def _wanted(changes: Changes) -> set[str]:
     return {checked_hash(entry[1]) for entry in changes.values() if entry is not None and entry[0] == "file"}
 
 
-def _is_kept(path: str, own: set[str], folder: Path) -> bool:
-    """Whether a path, or a link or a file in the place of a folder above it, is one of our own changes."""
-    above = [each.as_posix() for each in PurePosixPath(path).parents]
-    return path in own or any(each in own and _is_no_folder(folder / each) for each in above)
-
-
-def _is_no_folder(place: Path) -> bool:
-    return place.is_symlink() or place.is_file()
+def _folders_of(path: str) -> set[str]:
+    return {above.as_posix() for above in PurePosixPath(path).parents}
 
 
 def _pieces(copies: Path, digests: Iterable[str], number: int) -> Iterator[Message]:

@@ -122,15 +122,23 @@ def remove(folder: Path, path: str) -> None:
 
 def inside(folder: Path, path: str) -> Path:
     """Return the place of a path; raise UnsafePath if it leads out of the folder, by its name or through a link."""
+    above = folders_above(folder, path)
+    if any(place.is_symlink() or (place.exists() and not place.is_dir()) for place in above):
+        raise UnsafePath(path, "it leads through a link or a file")
+    return folder / path
+
+
+def folders_above(folder: Path, path: str) -> list[Path]:
+    """Return the places of the folders above a path; raise UnsafePath if its name leads out of the folder."""
     parts = PurePosixPath(path).parts
     if not parts or path.startswith("/") or ".." in parts or "\0" in path:
         raise UnsafePath(path, "it leads out of the workspace")
-    place = folder
-    for part in parts[:-1]:
-        place = place / part
-        if place.is_symlink() or (place.exists() and not place.is_dir()):
-            raise UnsafePath(path, "it leads through a link or a file")
-    return place / parts[-1]
+    return [folder.joinpath(*parts[:depth]) for depth in range(1, len(parts))]
+
+
+def is_link_or_file(place: Path) -> bool:
+    """Whether something is here that can be removed to make room for a folder."""
+    return place.is_symlink() or place.is_file()
 
 
 def opened(folder: Path, path: str) -> BinaryIO:
