@@ -80,5 +80,5 @@ def build_array(data: Any) -> Any:
         if dtype.kind not in _KINDS:
             raise ValueError(f"dtype {dtype} is never stored")
         return np.frombuffer(data[end:], dtype=dtype).reshape(shape).copy()
-    except (ValueError, TypeError, MemoryError) as error:
+    except (ValueError, TypeError, SyntaxError, MemoryError) as error:  # numpy parses some names of types as Python
         raise DamagedData(f"a stored array cannot be read: {error}") from error
