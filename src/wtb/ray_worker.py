@@ -53,15 +53,19 @@ class RayWorker:
         """Return a token that no other process has, and the number of the job that runs, if one does."""
         return {"token": self._token, "job": self._running}
 
-    def begin(self, message: Mapping[str, Any], carried: CarriedCode | None = None) -> dict[str, Any]:
-        """Join a batch; return that this worker is ready, or why it refuses. `carried` is code of a notebook."""
+    def begin(self, message: Mapping[str, Any], carried: bytes | None = None) -> dict[str, Any]:
+        """Join a batch; return that this worker is ready, or why it refuses.
+
+        `carried` is code of a notebook, packed by the driver with Ray's cloudpickle. Ray trusts its cluster anyway.
+        """
         given = BeginWork.from_data(message)
         try:
             check_shared_store(given)
             folder = _go_to_project(given)
             telemetry = self._measurements if given.assignment.is_measured else NO_TELEMETRY
             self._services = bootstrap(settings_from(given.assignment.settings), telemetry=telemetry, is_worker=True)
-            self._worker = self._joined(self._services, given.assignment, folder, carried)
+            code = None if carried is None else ray.cloudpickle.loads(carried)
+            self._worker = self._joined(self._services, given.assignment, folder, code)
         except Exception as error:  # noqa: BLE001  whatever the user's module raises, the driver says it
             return {"refused": error_data(error)}
         return {"ready": self._worker.name}

@@ -58,15 +58,38 @@ with wtb.Bench() as bench:
 """
 
 
-def shown(folder: Path, *cells: str) -> list[Any]:
-    """Run cells in a kernel of their own; return the last value of each cell, as text."""
+LOCKED = """
+import threading
+
+lock = threading.Lock()
+locked = wtb.Workflow("locked")
+
+
+@locked.node(start=True)
+def wait(state):
+    with lock:
+        return {}
+
+
+with wtb.Bench() as bench:
+    try:
+        bench.batch(locked, cases=cases, evaluators=["steps"], runner="ray", workers=1)
+    except wtb.InvalidInput as error:
+        said = str(error)
+said
+"""
+
+
+def shown(folder: Path, *cells: str) -> list[list[str]]:
+    """Run cells in a kernel of their own; return what each cell printed and its last value, as text."""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in cells])
-    client = NotebookClient(notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(folder)}})
+    client = NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(folder)}})
     outputs = [each.outputs for each in client.execute().cells]
-    return [
-        [output["data"]["text/plain"] for output in each if output["output_type"] == "execute_result"]
-        for each in outputs
-    ]
+    return [[_text(output) for output in each if output["output_type"] != "display_data"] for each in outputs]
+
+
+def _text(output: Any) -> str:
+    return str(output["data"]["text/plain"] if "data" in output else output["text"])
 
 
 def test_the_cells_of_a_notebook_run_on_ray_and_a_changed_cell_gives_new_results(
@@ -74,8 +97,10 @@ def test_the_cells_of_a_notebook_run_on_ray_and_a_changed_cell_gives_new_results
 ) -> None:
     monkeypatch.setenv("RAY_ADDRESS", ray_cluster)
     again = RUN.replace('"letters"', '"again"')
-    *_, first, _, second = shown(empty_folder, DEFINE, NODES, RUN, 'GREETING = "hello"', again)
+    *_, first, _, second, [refused] = shown(empty_folder, DEFINE, NODES, RUN, 'GREETING = "hello"', again, LOCKED)
     assert first == ["('completed', [('dear ada', 1.0), ('dear bob', 1.0)], {True}, 4)"]
     assert second == ["('completed', [('hello ada', 1.0), ('hello bob', 1.0)], {True}, 4)"]
     stored = b"".join(file.read_bytes() for file in (empty_folder / ".wtb").rglob("*") if file.is_file())
     assert b"cloudpickle" not in stored
+    assert "cannot pickle '_thread.lock' object. One of its functions uses something" in refused
+    assert "make it inside the function" in refused

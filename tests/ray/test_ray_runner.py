@@ -149,7 +149,8 @@ def test_an_idle_worker_that_is_killed_is_started_again_and_no_job_loses_an_atte
     with wtb.Bench() as bench, ThreadPoolExecutor(1) as pool:
         running = pool.submit(bench.batch, load_batch("mails.py:many"), workers=2)
         try:
-            wait_until(lambda: sum(noted(shell.folder).values()) == 3 * 3 + 2, "the short jobs do not end")
+            wait_until(lambda: noted(shell.folder)["sent waits"] == 1, "the node does not begin")
+            wait_until(lambda: bench.batch_status("mails").completed == 3, "the short jobs do not end")
             os.kill(pid_that_noted(shell.folder, "finished a"), signal.SIGKILL)
             wait_until(lambda: worker_events(shell).count("worker.started") == 3, "no worker takes its place")
         finally:

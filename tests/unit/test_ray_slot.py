@@ -139,7 +139,7 @@ class OneSlotRunner:
     def kill(self, actor: WorkerActor) -> None:
         self.killed.append(actor.handle)
 
-    def work_to_do(self) -> tuple[dict[str, Any], object]:
+    def work_to_do(self) -> tuple[dict[str, Any], bytes | None]:
         return {}, None
 
     # For the tests

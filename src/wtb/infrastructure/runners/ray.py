@@ -22,7 +22,7 @@ from wtb.domain.errors import WorkerFailed
 from wtb.domain.job_limits import JobLimits
 from wtb.domain.runner import Assignment, JobBroke, RunJob, RunnerReport
 from wtb.infrastructure.runners.ray_cluster import RayCluster, needs_of
-from wtb.infrastructure.runners.ray_messages import BeginWork
+from wtb.infrastructure.runners.ray_messages import BeginWork, packed
 from wtb.infrastructure.runners.ray_slot import RaySlot, SlotState
 from wtb.infrastructure.runners.shared_store import machine_here
 from wtb.infrastructure.runners.worker_actor import WorkerActor, start_actor
@@ -53,6 +53,7 @@ class RayRunner:
 
     def assign(self, assignment: Assignment) -> None:
         self._carried: object = None
+        self._packed: bytes | None = None
         self.limits = assignment.limits
         self._work_to_do = BeginWork(
             assignment=assignment,
@@ -108,6 +109,8 @@ class RayRunner:
 
     def _connect(self) -> None:
         self._cluster = RayCluster(self._workers, self._address, Path(self._work_to_do.folder), self.limits.resources)
+        if self._carried is not None:
+            self._packed = packed(self._cluster.ray, self._carried)
         self._slots = [RaySlot(self) for _ in range(self._workers)]
 
     # For the slots
@@ -140,8 +143,8 @@ class RayRunner:
         with suppress(Exception):  # Ray may have ended it
             self._cluster.ray.kill(actor.handle)
 
-    def work_to_do(self) -> tuple[dict[str, Any], object]:
-        return self._work_to_do.to_data(), self._carried
+    def work_to_do(self) -> tuple[dict[str, Any], bytes | None]:
+        return self._work_to_do.to_data(), self._packed
 
     def worker_ended(self, error: BaseException) -> None:
         if all(slot.state is SlotState.ENDED for slot in self._slots):

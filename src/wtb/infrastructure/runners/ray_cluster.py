@@ -134,6 +134,7 @@ def _is_local(address: str | None) -> bool:
 
 def _imported(*, is_local: bool) -> Any:
     """Import Ray. It reads variables when it is imported; a local cluster listens on 127.0.0.1 only."""
+    logging.getLogger("ray.widgets.util").setLevel(logging.WARNING)  # in a notebook it asks for ipywidgets
     quiet = {**_QUIET, **({"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"} if is_local else {})}
     added = [name for name in quiet if name not in os.environ]
     os.environ.update({name: quiet[name] for name in added})

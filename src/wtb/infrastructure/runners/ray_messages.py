@@ -1,4 +1,4 @@
-"""BeginWork: what a worker on Ray is told before its first job."""
+"""BeginWork: what a worker on Ray is told before its first job, and the code that it cannot import."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from wtb.domain.errors import InvalidInput
 from wtb.domain.runner import Assignment
 
 
@@ -39,3 +40,17 @@ class BeginWork:
             folder=data["folder"],
             path=data["path"],
         )
+
+
+def packed(ray: Any, code: object) -> bytes:
+    """Return code of a notebook or script as Ray's cloudpickle writes it; raise InvalidInput if it cannot.
+
+    Ray would do it by itself for an argument of a call, but prints a page about what it cannot copy.
+    """
+    try:
+        return bytes(ray.cloudpickle.dumps(code))
+    except Exception as error:  # it raises whatever a class of the user raises
+        raise InvalidInput(
+            f"this workflow cannot be sent to Ray: {error}. One of its functions uses something that cannot be copied, "
+            "as a connection, a lock or an open file: make it inside the function, or put the workflow into a file"
+        ) from error

@@ -176,17 +176,7 @@ class RaySlot:
             self._host.give_up(WorkerFailed(f"Ray could not start a worker: {error}"))
 
     def _begin(self) -> None:
-        try:
-            call = self.actor.begin(*self._host.work_to_do())
-        except TypeError as error:  # what cloudpickle raises
-            self._host.give_up(
-                InvalidInput(
-                    f"this workflow cannot be sent to Ray: {error}. Put it at the top level of a file, and what cannot "
-                    "be copied (connections, locks) into a function that makes it when a node needs it"
-                )
-            )
-            return
-        self._when_answered(call, self._began, self._is_same_era())
+        self._when_answered(self.actor.begin(*self._host.work_to_do()), self._began, self._is_same_era())
 
     def _began(self, future: Future[Any]) -> None:
         error = future.exception()

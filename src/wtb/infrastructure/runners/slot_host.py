@@ -48,6 +48,6 @@ class SlotHost(Protocol):
         """End an actor, if it lives."""
         ...
 
-    def work_to_do(self) -> tuple[dict[str, Any], object]:
+    def work_to_do(self) -> tuple[dict[str, Any], bytes | None]:
         """Return the arguments of `begin`."""
         ...

@@ -24,8 +24,8 @@ class WorkerActor:
         """Ask which process this is, and which job it runs."""
         return self.handle.ping.options(concurrency_group=_CONTROL).remote()
 
-    def begin(self, message: dict[str, Any], carried: object) -> Any:
-        """Tell the worker what to work on. `carried` is code that it cannot import, or None."""
+    def begin(self, message: dict[str, Any], carried: bytes | None) -> Any:
+        """Tell the worker what to work on. `carried` is code that it cannot import, packed by cloudpickle."""
         return self.handle.begin.remote(message, carried)
 
     def run(self, number: int) -> Any:
