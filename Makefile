@@ -121,7 +121,7 @@ docs: .venv/.dev  ## Build the documentation into build/site; a broken link is a
 	$(PY) -m mkdocs build --strict
 
 .PHONY: reference
-reference: .venv/.dev  ## Make docs/commands.md, api.md, events.md and the example notebook from help texts, docstrings and scripts
+reference: .venv/.dev  ## Make docs/commands.md, api.md, events.md, the example notebook and the tables of new SQLite files
 	$(PY) -m scripts.reference
 
 .PHONY: clean

@@ -11,6 +11,9 @@ from wtb.infrastructure.sql.database import Database
 HEAD = "0016"
 """The newest revision; kept here so that opening an up-to-date database need not load Alembic."""
 
+NEWEST = "head"
+"""Alembic's name for the newest revision."""
+
 VERSION_TABLE = "wtb_schema"
 _LOCK = "wtb schema"
 
@@ -40,9 +43,14 @@ def check(database: Database) -> None:
     )
 
 
-def upgrade(database: Database, revision: str = "head") -> None:
-    """Upgrade a database to a revision; wait for other processes that do the same."""
+def upgrade(database: Database, revision: str = NEWEST) -> None:
+    """Upgrade a database to a revision; wait for other processes that do the same.
+
+    A new SQLite file gets the newest tables at once: all migrations in a row make the same ones in ten times the time.
+    """
     found = current(database)
+    if found is None and revision == NEWEST and database.dialect == "sqlite" and _create(database):
+        return
     if found is not None and found not in revisions():
         check(database)
     _run(database, "upgrade", revision)
@@ -61,6 +69,21 @@ def revisions() -> list[str]:
 
 
 _FOLDER = Path(__file__).parent / "migrations"
+NEWEST_TABLES = Path(__file__).parent / "newest_tables.sql"
+"""The statements that make the tables of a SQLite file at HEAD, to the letter as the migrations leave them, because
+later migrations may change the text of a table. `make reference` writes it."""
+
+
+def _create(database: Database) -> bool:
+    """Create all tables of a SQLite file as they are at HEAD; return False if one of them is there already."""
+    with closing(database.begin()) as transaction:  # one writer at a time: another process may have made them by now
+        if transaction.row("SELECT 1 FROM sqlite_master WHERE name LIKE 'wtb%'") is not None:
+            return False
+        for statement in NEWEST_TABLES.read_text().split(";\n"):
+            transaction.run(statement)
+        transaction.run(f"INSERT INTO {VERSION_TABLE} VALUES ('{HEAD}')")
+        transaction.commit()
+    return True
 
 
 def _run(database: Database, direction: str, revision: str) -> None:
