@@ -47,7 +47,7 @@ CREATE TABLE wtb_batches (
 	status TEXT NOT NULL, 
 	"plan" TEXT NOT NULL, 
 	created_at_us BIGINT NOT NULL, 
-	updated_at_us BIGINT NOT NULL, spent_us BIGINT DEFAULT '0' NOT NULL, seal BLOB, 
+	updated_at_us BIGINT NOT NULL, spent_us BIGINT DEFAULT '0' NOT NULL, seal BLOB, driver TEXT, driver_seen_at_us BIGINT, 
 	PRIMARY KEY (id)
 );
 CREATE TABLE wtb_blobs (
