@@ -31,16 +31,15 @@ demo: .venv/.runtime  ## Find out which of 40 versions of a support pipeline is 
 .PHONY: test
 test: check  ## Everything that CI runs: the same as check
 
-# The order is the order of the answer: the quick ones first.
+# The quick ones first. Types take a core for most of a minute, and the tests on Ray mostly wait: one beside the other.
 .PHONY: check
 check: .venv/.dev  ## Lint, types, layers and all tests; installs Postgres, PgBouncer, libfiu, xfsprogs and Chromium when absent
 	@$(MAKE) --no-print-directory lint
-	@$(MAKE) --no-print-directory types
 	@$(MAKE) --no-print-directory layers
 	@scripts/services
 	@scripts/langgraph_tests
+	@$(MAKE) --no-print-directory --jobs 2 types test-ray
 	$(COMPILED) $(PY) -m pytest -n $(WORKERS) --dist worksteal
-	@$(MAKE) --no-print-directory test-ray
 
 # In a process of its own: Ray takes a gigabyte, and long to start.
 .PHONY: test-ray
