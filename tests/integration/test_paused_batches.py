@@ -65,6 +65,7 @@ def test_a_batch_is_running_while_it_runs_and_in_all_that_it_calls(bench: wtb.Be
         (ELSEWHERE, SILENT_AFTER + timedelta(seconds=1), "has been silent"),
         (ProcessOwners().me(), timedelta(), "no longer runs it"),
     ],
+    ids=["gone", "silent", "here"],
 )
 def test_a_batch_whose_process_is_gone_or_silent_is_paused(
     bench: wtb.Bench, owner: str, silent_for: timedelta, reason: str
@@ -86,7 +87,7 @@ def test_a_batch_whose_process_reported_a_moment_ago_is_running(bench: wtb.Bench
     assert (found.batch.status, found.lost_driver) == ("running", None)
 
 
-@pytest.mark.parametrize(("runs_job", "status"), [(ELSEWHERE, "running"), (GONE, "paused")])
+@pytest.mark.parametrize(("runs_job", "status"), [(ELSEWHERE, "running"), (GONE, "paused")], ids=["elsewhere", "gone"])
 def test_a_batch_is_running_as_long_as_a_living_process_runs_one_of_its_jobs(
     bench: wtb.Bench, runs_job: str, status: str
 ) -> None:
