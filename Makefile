@@ -5,8 +5,8 @@
 
 # Which Python .venv is made of; empty: the first on PATH that is new enough (see scripts/venv).
 PYTHON ?=
-# Test processes. Each starts its own Postgres, so more of them than cores does not pay.
-WORKERS ?= 2
+# Test processes. Many tests wait for others that they start, so three keep two cores busy; each has its own Postgres.
+WORKERS ?= 3
 
 PY := .venv/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --quiet

@@ -41,7 +41,7 @@ WRITTEN_ONCE = {evaluations.EVALUATION_SEAL, observations.OBSERVATION_SEAL, pend
 
 UNSEALED = {
     "wtb_executions": {"version", "updated_at_us", "lease_expires_at_us", "request"},
-    "wtb_batches": {"spent_us"},
+    "wtb_batches": {"spent_us", "driver", "driver_seen_at_us"},
     "wtb_pending_writes": {"execution_id"},
     "wtb_tool_calls": {*tool_calls.CALL_FIELDS.split(", ")} - {"execution_id", "node_run_id", "identity"},
 }

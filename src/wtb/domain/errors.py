@@ -26,6 +26,7 @@ WTBError
 ├── CircuitOpen                 a service failed too often, and is left alone for a while
 ├── WorkerFailed                a worker process could not start or go on
 ├── EnvironmentFailed           the environment of a node could not start, or ended before the node
+│   ├── EnvironmentAway         its server is full or does not answer; the node has not begun
 │   └── OutOfMemory             a node took more memory than its environment allows
 └── StorageError                the database or the disk
     ├── StorageUnavailable      full, read-only, locked, unreachable

@@ -148,7 +148,7 @@ class SqliteDatabase(Database):
         transaction.take_turn = partial(self._take_turn, transaction)
 
     def _take_turn(self, transaction: Transaction) -> None:
-        if self._turn.take():
+        if not self.is_retired and self._turn.take():  # whoever comes after the end leaves no folder open
             transaction.turn = self._turn
         transaction.run("BEGIN IMMEDIATE")  # after a turn that did not come, SQLite applies the full timeout
 
