@@ -16,6 +16,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 from benchmarks.many_ray_jobs import many_on_ray
 from benchmarks.ray_jobs import on_ray
@@ -49,15 +50,23 @@ batch = wtb.BatchTest(flow, cases=cases, evaluators=["steps"])
 """
 
 
-def run(folder: Path, file: Path | str, *options: str) -> float:
-    """Run a batch anew, as a command in a folder of its own; return the seconds that it took."""
+class Took(NamedTuple):
+    """What a batch took: seconds, and the node runs that it executed."""
+
+    seconds: float
+    executed: int
+
+
+def run(folder: Path, file: Path | str, *options: str) -> Took:
+    """Run a batch anew, as a command in a folder of its own; return what it took."""
     shutil.rmtree(folder / ".wtb", ignore_errors=True)
     command = [sys.executable, "-P", "-m", "wtb", "batch", "run", str(file), "--json", *options]
     began = time.perf_counter()
     done = subprocess.run(command, cwd=folder, env=_environment(folder), capture_output=True, text=True, check=True)
     took_s = time.perf_counter() - began
-    assert json.loads(done.stdout)["status"] == "completed"
-    return took_s
+    result = json.loads(done.stdout)
+    assert result["status"] == "completed"
+    return Took(took_s, result["sharing"]["executed"])
 
 
 def _environment(folder: Path) -> dict[str, str]:
@@ -69,17 +78,19 @@ def _environment(folder: Path) -> dict[str, str]:
     return {**kept, "PYTHONPYCACHEPREFIX": str(folder / "compiled")}
 
 
-def in_turns(folder: Path, file: Path | str, *ways: Sequence[str]) -> list[float]:
-    """Return the median seconds of each way to run a batch."""
+def in_turns(folder: Path, file: Path | str, *ways: Sequence[str]) -> list[Took]:
+    """Return what each way to run a batch took: the median seconds, and the most node runs."""
     run(folder, file, *ways[-1])  # compiles everything
     found = [[run(folder, file, *way) for way in ways] for _ in range(TURNS)]
-    return [median(times) for times in zip(*found, strict=True)]
+    together = zip(*found, strict=True)
+    return [Took(median(took.seconds for took in way), max(took.executed for took in way)) for way in together]
 
 
 def computing(folder: Path) -> list[Figure]:
     """Jobs of three nodes that compute 20 ms each: two processes against one thread."""
     (folder / "computing.py").write_text(f"JOBS = {JOBS}\n{COMPUTING}")
-    one, two = in_turns(folder, "computing.py", ("--workers", "1"), ("--runner", "processes", "--workers", "2"))
+    ways = ("--workers", "1"), ("--runner", "processes", "--workers", "2")
+    one, two = (took.seconds for took in in_turns(folder, "computing.py", *ways))
     return [
         Figure(
             name=f"{JOBS:,} jobs of three nodes that compute 20 ms: two processes, as a share of one thread's time",
@@ -95,8 +106,17 @@ def computing(folder: Path) -> list[Figure]:
 def demo(folder: Path) -> list[Figure]:
     """The support example, 3,600 jobs: two processes against threads, each with its own default of workers."""
     file = ROOT / "examples" / "support_qa" / "batch.py"
-    threads, processes = in_turns(folder, file, (), ("--runner", "processes"))
+    one_worker = run(folder, file, "--workers", "1").executed
+    in_threads, in_processes = in_turns(folder, file, (), ("--runner", "processes"))
+    threads, processes = in_threads.seconds, in_processes.seconds
     return [
+        Figure(
+            name="node runs that two processes execute and one worker does not: shared work runs once",
+            value=in_processes.executed - one_worker,
+            unit="",
+            bar=0,
+            detail=f"{one_worker:,} by one, {in_threads.executed:,} in threads, {in_processes.executed:,} in processes",
+        ),
         Figure(
             name="the support example: processes, as a share of the time of threads",
             value=processes / threads,
@@ -104,7 +124,7 @@ def demo(folder: Path) -> list[Figure]:
             bar=1 / 1.6,
             detail=f"{threads / processes:.2f} times as quick: {processes:.1f} s, threads {threads:.1f} s",
             raw={"threads_s": threads, "processes_s": processes},
-        )
+        ),
     ]
 
 
