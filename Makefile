@@ -12,6 +12,7 @@ PY := .venv/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --quiet
 # Tests start hundreds of processes, which begin in two thirds of the time with our modules compiled.
 COMPILED := $(PY) -m compileall -q src tests/crash &&
+EXTRAS := $(addprefix --extra ,postgres ray s3 grpc client server)
 UV_COMPILE := .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
     --no-emit-index-url --custom-compile-command "make requirements"
 
@@ -133,9 +134,9 @@ clean:  ## Remove .venv, build and caches; never a .wtb folder
 .PHONY: requirements
 requirements: .venv/.dev  ## Compile requirements/*.txt anew, with the newest versions that fit
 	$(UV_COMPILE) --upgrade pyproject.toml requirements/build.in -o requirements/runtime.txt
-	$(UV_COMPILE) --upgrade pyproject.toml requirements/build.in requirements/dev.in --extra postgres --extra ray --extra s3 --extra grpc \
+	$(UV_COMPILE) --upgrade pyproject.toml requirements/build.in requirements/dev.in $(EXTRAS) \
 	    -c requirements/runtime.txt -o requirements/dev.txt
-	$(UV_COMPILE) --upgrade pyproject.toml requirements/build.in requirements/dev.in requirements/bench.in --extra postgres --extra ray --extra s3 --extra grpc \
+	$(UV_COMPILE) --upgrade pyproject.toml requirements/build.in requirements/dev.in requirements/bench.in $(EXTRAS) \
 	    -c requirements/dev.txt -o requirements/bench.txt
 
 # The stamps: made again only when the pins or the project's metadata changed. The project goes in as it lies here
