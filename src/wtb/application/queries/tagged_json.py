@@ -232,9 +232,9 @@ def _opaque(value: Any, masker: Masker | None = None) -> dict[str, Any]:
 
 def _ordered(value: Any) -> list[Any]:
     """Return the items of a collection; those of a set in an order that does not depend on the process."""
-    return (
-        list(value) if isinstance(value, tuple) else sorted(value, key=lambda item: (type(item).__name__, repr(item)))
-    )
+    if isinstance(value, list | tuple):
+        return list(value)
+    return sorted(value, key=lambda item: (type(item).__name__, repr(item)))
 
 
 def _items(value: Any) -> list[Any]:
