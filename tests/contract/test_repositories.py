@@ -1,5 +1,6 @@
 """Every storage keeps the contracts of the repositories."""
 
+from wtb.testing.access import SignInRepositoryContract, TokenRepositoryContract
 from wtb.testing.baselines import BaselineRepositoryContract
 from wtb.testing.batches import BatchRepositoryContract
 from wtb.testing.evaluations import EvaluationRepositoryContract
@@ -51,6 +52,12 @@ class TestObservationRepository(ObservationRepositoryContract): ...
 
 
 class TestLimitRepository(LimitRepositoryContract): ...
+
+
+class TestTokenRepository(TokenRepositoryContract): ...
+
+
+class TestSignInRepository(SignInRepositoryContract): ...
 
 
 class TestPendingWriteRepository(PendingWriteRepositoryContract): ...

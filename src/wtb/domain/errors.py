@@ -10,7 +10,8 @@ WTBError
 │   ├── FileCommitNotFound
 │   ├── BatchNotFound
 │   ├── BaselineNotFound
-│   └── ObjectNotFound
+│   ├── ObjectNotFound
+│   └── TokenNotFound
 ├── InvalidInput                the caller can correct it
 │   ├── InvalidWorkflow         lists every fault of the definition at once
 │   ├── InvalidCondition
@@ -142,6 +143,13 @@ class ObjectNotFound(NotFound):
     """The object store has no content with this digest."""
 
     noun = "object"
+
+
+class TokenNotFound(NotFound):
+    """No token has this name."""
+
+    noun = "token"
+    hint = "; `wtb token ls` lists them"
 
 
 class InvalidInput(WTBError, ValueError):

@@ -7,6 +7,7 @@ from datetime import datetime
 from wtb.domain.ports import Clock, Codec, EventBus
 from wtb.infrastructure.checkpoints.store import DeltaCheckpointStore, HistorySources
 from wtb.infrastructure.files.commits import DeltaFileCommits
+from wtb.infrastructure.memory.access import MemorySignInRepository, MemoryTokenRepository
 from wtb.infrastructure.memory.baselines import MemoryBaselineRepository
 from wtb.infrastructure.memory.batches import MemoryBatchRepository, MemoryNodeCacheRepository
 from wtb.infrastructure.memory.checkpoint_rows import MemoryCheckpointRows
@@ -59,6 +60,8 @@ class MemoryStorage(StorageParts):
                 lambda stored: (stored[0].execution_id, stored[0].checkpoint_id),
             ),
             requests=Table(),
+            tokens=Table(),
+            sign_ins=Table(),
             events=Table(lambda event: event.stream),
             stream_ends=Table(),
             counters=Table(),
@@ -86,6 +89,8 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
     cache: MemoryNodeCacheRepository
     observations: MemoryObservationRepository
     limits: MemoryLimitRepository
+    tokens: MemoryTokenRepository
+    sign_ins: MemorySignInRepository
     pending_writes: MemoryPendingWriteRepository
     events: MemoryEventLog
     checkpoints: DeltaCheckpointStore
@@ -120,6 +125,8 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
         self.cache = MemoryNodeCacheRepository(transaction, self._storage.codec)
         self.observations = MemoryObservationRepository(transaction)
         self.limits = MemoryLimitRepository(transaction)
+        self.tokens = MemoryTokenRepository(transaction)
+        self.sign_ins = MemorySignInRepository(transaction)
         self.events = MemoryEventLog(transaction, self._storage.codec)
         self.pending_writes = MemoryPendingWriteRepository(transaction, self._storage.codec)
         rows = MemoryCheckpointRows(transaction)

@@ -8,6 +8,7 @@ from functools import partial
 from wtb.domain.ports import NO_TELEMETRY, Clock, Codec, EventBus, Measure, Telemetry, measured
 from wtb.infrastructure.checkpoints.store import DeltaCheckpointStore, HistorySources
 from wtb.infrastructure.files.commits import DeltaFileCommits
+from wtb.infrastructure.sql.access import SqlSignInRepository, SqlTokenRepository
 from wtb.infrastructure.sql.baselines import SqlBaselineRepository
 from wtb.infrastructure.sql.batches import SqlBatchRepository, SqlNodeCacheRepository
 from wtb.infrastructure.sql.checkpoint_rows import SqlCheckpointRows
@@ -99,6 +100,14 @@ class SqlUnitOfWork(TransactionalUnitOfWork):
     @lazy
     def limits(self) -> SqlLimitRepository:
         return SqlLimitRepository(self._sql)
+
+    @lazy
+    def tokens(self) -> SqlTokenRepository:
+        return SqlTokenRepository(self._sql)
+
+    @lazy
+    def sign_ins(self) -> SqlSignInRepository:
+        return SqlSignInRepository(self._sql)
 
     @lazy
     def events(self) -> SqlEventLog:
