@@ -10,6 +10,7 @@ WTBError
 │   ├── FileCommitNotFound
 │   ├── BatchNotFound
 │   ├── BaselineNotFound
+│   ├── CommandNotFound
 │   └── ObjectNotFound
 ├── InvalidInput                the caller can correct it
 │   ├── InvalidWorkflow         lists every fault of the definition at once
@@ -136,6 +137,12 @@ class BaselineNotFound(NotFound):
         """Return an error that names the baselines that exist."""
         names = ", ".join(sorted(known))
         return cls(name, f"this store, which has {names}" if names else "")
+
+
+class CommandNotFound(NotFound):
+    """No accepted command has this id."""
+
+    noun = "command"
 
 
 class ObjectNotFound(NotFound):

@@ -461,9 +461,11 @@ commands = Table(
     Column("owner", Text),
     Column("expires_at_us", BigInteger),
     Column("attempts", BigInteger, nullable=False),
+    Column("losses", BigInteger, nullable=False),
     Column("result", Text),
     Column("error", Text),
     Index("wtb_commands_status", "status", "created_at_us"),
+    Index("wtb_commands_created", "created_at_us", "id"),
     sqlite_with_rowid=False,
 )
 
