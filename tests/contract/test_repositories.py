@@ -3,6 +3,7 @@
 from wtb.testing.access import SignInRepositoryContract, TokenRepositoryContract
 from wtb.testing.baselines import BaselineRepositoryContract
 from wtb.testing.batches import BatchRepositoryContract
+from wtb.testing.commands import CommandRepositoryContract
 from wtb.testing.evaluations import EvaluationRepositoryContract
 from wtb.testing.execution_repository import ExecutionRepositoryContract
 from wtb.testing.limits import LimitRepositoryContract
@@ -61,3 +62,6 @@ class TestSignInRepository(SignInRepositoryContract): ...
 
 
 class TestPendingWriteRepository(PendingWriteRepositoryContract): ...
+
+
+class TestCommandRepository(CommandRepositoryContract): ...

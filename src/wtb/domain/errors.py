@@ -10,6 +10,7 @@ WTBError
 │   ├── FileCommitNotFound
 │   ├── BatchNotFound
 │   ├── BaselineNotFound
+│   ├── CommandNotFound
 │   ├── ObjectNotFound
 │   └── TokenNotFound
 ├── InvalidInput                the caller can correct it
@@ -137,6 +138,12 @@ class BaselineNotFound(NotFound):
         """Return an error that names the baselines that exist."""
         names = ", ".join(sorted(known))
         return cls(name, f"this store, which has {names}" if names else "")
+
+
+class CommandNotFound(NotFound):
+    """No accepted command has this id."""
+
+    noun = "command"
 
 
 class ObjectNotFound(NotFound):

@@ -28,7 +28,7 @@ from wtb.domain.ports.runs import (
     ToolCallRepository,
     WorkflowRepository,
 )
-from wtb.domain.ports.server import SignInRepository, TokenRepository
+from wtb.domain.ports.server import CommandRepository, SignInRepository, TokenRepository
 
 
 class CheckpointCounts(NamedTuple):
@@ -169,6 +169,11 @@ class UnitOfWork(Protocol):
     @property
     def sign_ins(self) -> SignInRepository:
         """One-time links of a server, and the sessions of browsers."""
+        ...
+
+    @property
+    def commands(self) -> CommandRepository:
+        """Commands that servers have accepted."""
         ...
 
     @property

@@ -11,6 +11,7 @@ from wtb.infrastructure.memory.access import MemorySignInRepository, MemoryToken
 from wtb.infrastructure.memory.baselines import MemoryBaselineRepository
 from wtb.infrastructure.memory.batches import MemoryBatchRepository, MemoryNodeCacheRepository
 from wtb.infrastructure.memory.checkpoint_rows import MemoryCheckpointRows
+from wtb.infrastructure.memory.commands import MemoryCommandRepository
 from wtb.infrastructure.memory.evaluations import MemoryEvaluationRepository
 from wtb.infrastructure.memory.file_commits import MemoryFileCommitRows
 from wtb.infrastructure.memory.limits import MemoryLimitRepository
@@ -62,6 +63,8 @@ class MemoryStorage(StorageParts):
             requests=Table(),
             tokens=Table(),
             sign_ins=Table(),
+            commands=Table(),
+            accepted_requests=Table(),
             events=Table(lambda event: event.stream),
             stream_ends=Table(),
             counters=Table(),
@@ -91,6 +94,7 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
     limits: MemoryLimitRepository
     tokens: MemoryTokenRepository
     sign_ins: MemorySignInRepository
+    commands: MemoryCommandRepository
     pending_writes: MemoryPendingWriteRepository
     events: MemoryEventLog
     checkpoints: DeltaCheckpointStore
@@ -127,6 +131,7 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
         self.limits = MemoryLimitRepository(transaction)
         self.tokens = MemoryTokenRepository(transaction)
         self.sign_ins = MemorySignInRepository(transaction)
+        self.commands = MemoryCommandRepository(transaction)
         self.events = MemoryEventLog(transaction, self._storage.codec)
         self.pending_writes = MemoryPendingWriteRepository(transaction, self._storage.codec)
         rows = MemoryCheckpointRows(transaction)
