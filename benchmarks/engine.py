@@ -126,6 +126,7 @@ class NullStorage:
         self.cache: Any = SimpleNamespace()
         self.observations: Any = SimpleNamespace()
         self.limits: Any = SimpleNamespace()
+        self.commands: Any = SimpleNamespace()
         self.events: Any = SimpleNamespace(append=ignore)
         self.files: Any = SimpleNamespace()
         self.pages: Any = SimpleNamespace()

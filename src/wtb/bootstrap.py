@@ -38,6 +38,7 @@ from wtb.application.runs.recorder import Recorder
 from wtb.application.runs.reversals import Reversals
 from wtb.application.runs.run_creator import RunCreator
 from wtb.application.runs.run_limits import RunLimits
+from wtb.application.server.commands import Commands
 from wtb.application.time_travel.comparison import CheckpointComparison
 from wtb.application.time_travel.replay import Replayer
 from wtb.application.time_travel.rollback_executor import RollbackExecutor
@@ -166,6 +167,7 @@ class Services(_Parts):
     collection: WorkspaceCollection
     integrity: Integrity
     queries: Queries
+    commands: Commands
 
     def check_schema(self) -> str | None:
         """Return the revision of the tables; None in memory. Raise if they are no longer what this version needs."""
@@ -238,6 +240,7 @@ def bootstrap(
         collection=_collection(parts),
         integrity=_integrity(parts),
         queries=Queries(parts.storage, parts.clock, parts.owners),
+        commands=Commands(parts.storage, parts.clock, parts.ids, parts.owners, parts.masker),
     )
 
 
