@@ -11,6 +11,7 @@ from wtb.infrastructure.memory.baselines import MemoryBaselineRepository
 from wtb.infrastructure.memory.batches import MemoryBatchRepository, MemoryNodeCacheRepository
 from wtb.infrastructure.memory.checkpoint_rows import MemoryCheckpointRows
 from wtb.infrastructure.memory.evaluations import MemoryEvaluationRepository
+from wtb.infrastructure.memory.event_feed import MemoryEventFeed
 from wtb.infrastructure.memory.file_commits import MemoryFileCommitRows
 from wtb.infrastructure.memory.limits import MemoryLimitRepository
 from wtb.infrastructure.memory.observations import MemoryObservationRepository
@@ -121,6 +122,7 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
         self.observations = MemoryObservationRepository(transaction)
         self.limits = MemoryLimitRepository(transaction)
         self.events = MemoryEventLog(transaction, self._storage.codec)
+        self.feed = MemoryEventFeed(transaction, self._storage.codec)
         self.pending_writes = MemoryPendingWriteRepository(transaction, self._storage.codec)
         rows = MemoryCheckpointRows(transaction)
         sources = HistorySources(self.executions, self.branches, self.node_runs)
