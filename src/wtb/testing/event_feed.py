@@ -96,7 +96,7 @@ class EventFeedContract(StoryFixtures):
             {"source": "00"},
         ):
             with pytest.raises(CursorGone, match="start"):
-                _read(storage, replace(fed.cursor, **change))  # type: ignore[arg-type]  # each has its field's type
+                _read(storage, replace(fed.cursor, **change))
 
     @pytest.mark.parametrize("text", ["", "x", "ü", "MC4w", "*" * 500, "LS0"])
     def test_a_text_that_is_no_cursor_is_gone(self, text: str) -> None:

@@ -78,8 +78,8 @@ class EventFeed(Protocol):
     def rank_restored(self) -> int:
         """Let readers get events that were restored from a dump of another cluster, and return how many waited.
 
-        On Postgres such events may carry numbers that this cluster reaches much later; they get a number of today. Needs
-        a unit that can be committed. Other events keep their places.
+        On Postgres such events may carry numbers that this cluster reaches much later; they get one of now. Other
+        events keep their places. Needs a unit that can be committed.
         """
         ...
 

@@ -2,9 +2,9 @@
 
 Postgres gives out positions before the commit, so that a reader who only remembers a position misses events that are
 committed late. An event therefore has a number (`xid`): that of its transaction, or of the newest transaction that had
-ended when the event was recorded, if that is higher. A reader gets events below the oldest running transaction: whatever
-commits later has this number or a higher one. The second part makes the order that of time: if one event was committed
-before another was recorded, perhaps by an older transaction, it has no higher number.
+ended when the event was recorded, if that is higher. A reader gets the events below the oldest running transaction:
+whatever commits later has this number or a higher one. The second part makes the order that of time: if one event was
+committed before another was recorded, perhaps by an older transaction, it has no higher number.
 """
 
 from __future__ import annotations

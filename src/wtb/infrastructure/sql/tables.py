@@ -43,10 +43,7 @@ def _none_is_needed(*_args: Any, **_options: Any) -> str:
 
 @compiles(_RecordingTransaction, "postgresql")
 def _current_transaction(*_args: Any, **_options: Any) -> str:
-    return (
-        "GREATEST(pg_current_xact_id()::text::bigint, "
-        "pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1)"
-    )
+    return "GREATEST(pg_current_xact_id()::text::bigint, pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1)"
 
 
 workflows = Table(
