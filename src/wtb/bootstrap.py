@@ -38,6 +38,8 @@ from wtb.application.runs.recorder import Recorder
 from wtb.application.runs.reversals import Reversals
 from wtb.application.runs.run_creator import RunCreator
 from wtb.application.runs.run_limits import RunLimits
+from wtb.application.server.sign_ins import SignIns
+from wtb.application.server.tokens import Tokens
 from wtb.application.time_travel.comparison import CheckpointComparison
 from wtb.application.time_travel.replay import Replayer
 from wtb.application.time_travel.rollback_executor import RollbackExecutor
@@ -166,6 +168,8 @@ class Services(_Parts):
     collection: WorkspaceCollection
     integrity: Integrity
     queries: Queries
+    tokens: Tokens
+    sign_ins: SignIns
 
     def check_schema(self) -> str | None:
         """Return the revision of the tables; None in memory. Raise if they are no longer what this version needs."""
@@ -238,6 +242,8 @@ def bootstrap(
         collection=_collection(parts),
         integrity=_integrity(parts),
         queries=Queries(parts.storage, parts.clock, parts.owners),
+        tokens=Tokens(parts.storage, parts.clock),
+        sign_ins=SignIns(parts.storage, parts.clock),
     )
 
 

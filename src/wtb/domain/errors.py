@@ -10,7 +10,9 @@ WTBError
 │   ├── FileCommitNotFound
 │   ├── BatchNotFound
 │   ├── BaselineNotFound
-│   └── ObjectNotFound
+│   ├── CommandNotFound
+│   ├── ObjectNotFound
+│   └── TokenNotFound
 ├── InvalidInput                the caller can correct it
 │   ├── InvalidWorkflow         lists every fault of the definition at once
 │   ├── InvalidCondition
@@ -138,10 +140,23 @@ class BaselineNotFound(NotFound):
         return cls(name, f"this store, which has {names}" if names else "")
 
 
+class CommandNotFound(NotFound):
+    """No accepted command has this id."""
+
+    noun = "command"
+
+
 class ObjectNotFound(NotFound):
     """The object store has no content with this digest."""
 
     noun = "object"
+
+
+class TokenNotFound(NotFound):
+    """No token has this name."""
+
+    noun = "token"
+    hint = "; `wtb token ls` lists them"
 
 
 class InvalidInput(WTBError, ValueError):

@@ -26,6 +26,7 @@ from wtb.domain.ports.runs import (
     ToolCallRepository,
     WorkflowRepository,
 )
+from wtb.domain.ports.server import SignInRepository, TokenRepository
 from wtb.domain.ports.storage import CheckpointCounts, Pages, Storage, UnitOfWork, WorkflowUse
 from wtb.domain.ports.system import Clock, Codec, Conditions, DependencyObserver, Ids, Owners
 from wtb.domain.ports.telemetry import NO_TELEMETRY, Measure, Telemetry, measured
@@ -69,12 +70,14 @@ __all__ = [
     "Pages",
     "RollbackRepository",
     "ScannedFolder",
+    "SignInRepository",
     "Storage",
     "StoredObject",
     "Subscription",
     "SurveyedFolder",
     "Swept",
     "Telemetry",
+    "TokenRepository",
     "ToolCallRepository",
     "UnitOfWork",
     "WorkflowRepository",

@@ -28,6 +28,7 @@ from wtb.domain.ports.runs import (
     ToolCallRepository,
     WorkflowRepository,
 )
+from wtb.domain.ports.server import CommandRepository, SignInRepository, TokenRepository
 
 
 class CheckpointCounts(NamedTuple):
@@ -158,6 +159,21 @@ class UnitOfWork(Protocol):
     @property
     def limits(self) -> LimitRepository:
         """Limits of concurrent calls, and the slots that processes hold."""
+        ...
+
+    @property
+    def tokens(self) -> TokenRepository:
+        """Tokens of a server."""
+        ...
+
+    @property
+    def sign_ins(self) -> SignInRepository:
+        """One-time links of a server, and the sessions of browsers."""
+        ...
+
+    @property
+    def commands(self) -> CommandRepository:
+        """Commands that servers have accepted."""
         ...
 
     @property

@@ -422,11 +422,10 @@ limit_slots = Table(
 tokens = Table(
     "wtb_tokens",
     metadata,
-    Column("id", Text, primary_key=True),
-    Column("name", Text, nullable=False, unique=True),
+    Column("name", Text, primary_key=True),
     Column("role", Text, nullable=False),
-    Column("digest", LargeBinary, nullable=False),
-    Column("created_by", Text),
+    Column("digest", LargeBinary, nullable=False, unique=True),
+    Column("created_by", Text, nullable=False),
     Column("created_at_us", BigInteger, nullable=False),
     Column("expires_at_us", BigInteger),
     Column("revoked_at_us", BigInteger),
@@ -460,9 +459,11 @@ commands = Table(
     Column("owner", Text),
     Column("expires_at_us", BigInteger),
     Column("attempts", BigInteger, nullable=False),
+    Column("losses", BigInteger, nullable=False),
     Column("result", Text),
     Column("error", Text),
     Index("wtb_commands_status", "status", "created_at_us"),
+    Index("wtb_commands_created", "created_at_us", "id"),
     sqlite_with_rowid=False,
 )
 
