@@ -127,6 +127,8 @@ class NullStorage:
         self.observations: Any = SimpleNamespace()
         self.limits: Any = SimpleNamespace()
         self.commands: Any = SimpleNamespace()
+        self.tokens: Any = SimpleNamespace()
+        self.sign_ins: Any = SimpleNamespace()
         self.events: Any = SimpleNamespace(append=ignore)
         self.files: Any = SimpleNamespace()
         self.pages: Any = SimpleNamespace()

@@ -39,6 +39,8 @@ from wtb.application.runs.reversals import Reversals
 from wtb.application.runs.run_creator import RunCreator
 from wtb.application.runs.run_limits import RunLimits
 from wtb.application.server.commands import Commands
+from wtb.application.server.sign_ins import SignIns
+from wtb.application.server.tokens import Tokens
 from wtb.application.time_travel.comparison import CheckpointComparison
 from wtb.application.time_travel.replay import Replayer
 from wtb.application.time_travel.rollback_executor import RollbackExecutor
@@ -168,6 +170,8 @@ class Services(_Parts):
     integrity: Integrity
     queries: Queries
     commands: Commands
+    tokens: Tokens
+    sign_ins: SignIns
 
     def check_schema(self) -> str | None:
         """Return the revision of the tables; None in memory. Raise if they are no longer what this version needs."""
@@ -241,6 +245,8 @@ def bootstrap(
         integrity=_integrity(parts),
         queries=Queries(parts.storage, parts.clock, parts.owners),
         commands=Commands(parts.storage, parts.clock, parts.ids, parts.owners, parts.masker),
+        tokens=Tokens(parts.storage, parts.clock),
+        sign_ins=SignIns(parts.storage, parts.clock),
     )
 
 
