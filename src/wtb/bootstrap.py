@@ -38,6 +38,7 @@ from wtb.application.runs.recorder import Recorder
 from wtb.application.runs.reversals import Reversals
 from wtb.application.runs.run_creator import RunCreator
 from wtb.application.runs.run_limits import RunLimits
+from wtb.application.server.commands import Commands
 from wtb.application.server.sign_ins import SignIns
 from wtb.application.server.tokens import Tokens
 from wtb.application.time_travel.comparison import CheckpointComparison
@@ -169,6 +170,7 @@ class Services(_Parts):
     collection: WorkspaceCollection
     integrity: Integrity
     queries: Queries
+    commands: Commands
     tokens: Tokens
     sign_ins: SignIns
 
@@ -249,6 +251,7 @@ def bootstrap(
         collection=_collection(parts),
         integrity=_integrity(parts),
         queries=Queries(parts.storage, parts.clock, parts.owners),
+        commands=Commands(parts.storage, parts.clock, parts.ids, parts.owners, parts.masker),
         tokens=Tokens(parts.storage, parts.clock),
         sign_ins=SignIns(parts.storage, parts.clock),
     )

@@ -11,7 +11,7 @@ from wtb.domain.ports.batches import (
     ObservationRepository,
 )
 from wtb.domain.ports.environments import Environment, MessageLink
-from wtb.domain.ports.events import EventBus, EventLog, Subscription
+from wtb.domain.ports.events import EventBus, EventFeed, EventLog, Subscription
 from wtb.domain.ports.files import FileCommitRepository, Folders, FolderStore, ObjectStore, ScannedFolder, StoredObject
 from wtb.domain.ports.limits import LimitRepository
 from wtb.domain.ports.runs import (
@@ -47,6 +47,7 @@ __all__ = [
     "Environment",
     "EvaluationRepository",
     "EventBus",
+    "EventFeed",
     "EventLog",
     "ExecutionRepository",
     "FileCommitRepository",

@@ -15,7 +15,7 @@ from wtb.domain.ports.batches import (
     NodeCacheRepository,
     ObservationRepository,
 )
-from wtb.domain.ports.events import EventLog
+from wtb.domain.ports.events import EventFeed, EventLog
 from wtb.domain.ports.files import FileCommitRepository
 from wtb.domain.ports.limits import LimitRepository
 from wtb.domain.ports.runs import (
@@ -179,6 +179,11 @@ class UnitOfWork(Protocol):
     @property
     def events(self) -> EventLog:
         """The log of events."""
+        ...
+
+    @property
+    def feed(self) -> EventFeed:
+        """All events, for readers that follow them."""
         ...
 
     @property

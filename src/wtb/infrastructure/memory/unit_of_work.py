@@ -13,6 +13,7 @@ from wtb.infrastructure.memory.batches import MemoryBatchRepository, MemoryNodeC
 from wtb.infrastructure.memory.checkpoint_rows import MemoryCheckpointRows
 from wtb.infrastructure.memory.commands import MemoryCommandRepository
 from wtb.infrastructure.memory.evaluations import MemoryEvaluationRepository
+from wtb.infrastructure.memory.event_feed import MemoryEventFeed
 from wtb.infrastructure.memory.file_commits import MemoryFileCommitRows
 from wtb.infrastructure.memory.limits import MemoryLimitRepository
 from wtb.infrastructure.memory.observations import MemoryObservationRepository
@@ -133,6 +134,7 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
         self.sign_ins = MemorySignInRepository(transaction)
         self.commands = MemoryCommandRepository(transaction)
         self.events = MemoryEventLog(transaction, self._storage.codec)
+        self.feed = MemoryEventFeed(transaction, self._storage.codec)
         self.pending_writes = MemoryPendingWriteRepository(transaction, self._storage.codec)
         rows = MemoryCheckpointRows(transaction)
         sources = HistorySources(self.executions, self.branches, self.node_runs)

@@ -15,6 +15,7 @@ from wtb.infrastructure.sql.checkpoint_rows import SqlCheckpointRows
 from wtb.infrastructure.sql.commands import SqlCommandRepository
 from wtb.infrastructure.sql.database import Database, Transaction
 from wtb.infrastructure.sql.evaluations import SqlEvaluationRepository
+from wtb.infrastructure.sql.event_feed import SqlEventFeed, event_feed
 from wtb.infrastructure.sql.event_log import SqlEventLog, StreamEnds
 from wtb.infrastructure.sql.file_commits import SqlFileCommitRows
 from wtb.infrastructure.sql.limits import SqlLimitRepository
@@ -117,6 +118,10 @@ class SqlUnitOfWork(TransactionalUnitOfWork):
     @lazy
     def events(self) -> SqlEventLog:
         return SqlEventLog(self._sql, self._storage.codec, self._storage.stream_ends)
+
+    @lazy
+    def feed(self) -> SqlEventFeed:
+        return event_feed(self._sql, self._storage.codec)
 
     @lazy
     def pending_writes(self) -> SqlPendingWriteRepository:
