@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from wtb.api.routes import health
+from wtb.api.routes import commands, health, rollbacks, run_changes, workflows
 
-ROUTERS: tuple[APIRouter, ...] = (health.router,)
+ROUTERS: tuple[APIRouter, ...] = (
+    health.router,
+    workflows.router,
+    run_changes.router,
+    rollbacks.router,
+    commands.router,
+)
 """All routers. Each names its whole prefix itself."""
