@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from wtb.api.routes import commands, health, rollbacks, run_changes, workflows
+from wtb.api.routes import commands, health, rollbacks, run_changes, sessions, tokens, workflows
 
 ROUTERS: tuple[APIRouter, ...] = (
     health.router,
+    sessions.router,
+    tokens.router,
     workflows.router,
     run_changes.router,
     rollbacks.router,
