@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from wtb.api.routes import health, sessions, tokens
+from wtb.api.routes import commands, health, rollbacks, run_changes, sessions, tokens, workflows
 
-ROUTERS: tuple[APIRouter, ...] = (health.router, sessions.router, tokens.router)
+ROUTERS: tuple[APIRouter, ...] = (
+    health.router,
+    sessions.router,
+    tokens.router,
+    workflows.router,
+    run_changes.router,
+    rollbacks.router,
+    commands.router,
+)
 """All routers. Each names its whole prefix itself."""
