@@ -20,7 +20,7 @@ pytestmark = pytest.mark.parametrize("server_settings", ["sqlite"], indirect=Tru
 
 def served(services: Services, **settings: object) -> ServerParts:
     """Return the parts of a server with other settings."""
-    server = ServerSettings(**settings)  # type: ignore[arg-type]  # whatever the test gives
+    server = ServerSettings(**settings)
     return ServerParts(services=replace(services, settings=services.settings.model_copy(update={"server": server})))
 
 
