@@ -43,6 +43,7 @@ _INTROS = {
     "Go back and branch": "The guide is [Time travel](time-travel.md).",
     "Batches and verdicts": "The guide is [Batch tests](batches.md). [How a verdict is made](verdicts.md) explains "
     "better, worse and no evidence.",
+    "Serve": "The guide is [The server](server.md).",
     "Upkeep": "The guide is [Upkeep](upkeep.md); for `import`, "
     "[A checkpointer for LangGraph](langgraph.md#bring-what-you-have).",
 }
