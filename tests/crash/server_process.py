@@ -59,10 +59,10 @@ class ServerProcess:
         )
         try:
             with urllib.request.urlopen(request, timeout=90) as answer:
-                return answer.status, json.load(answer), answer.headers
+                return answer.status, json.load(answer), dict(answer.headers)
         except urllib.error.HTTPError as error:
             with error:
-                return error.code, json.load(error), error.headers
+                return error.code, json.load(error), dict(error.headers)
 
     def kill(self) -> None:
         """End it as a crash would."""
