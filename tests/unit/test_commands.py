@@ -229,7 +229,9 @@ def test_the_dispatcher_carries_out_so_many_commands_at_a_time_and_only_those_it
         ended = [commands.wait_for(each.id, 20) for each in given]
     finally:
         dispatcher.close()
-    assert [each.status for each in ended] == [CommandStatus(text) for text in ("completed", "failed", "completed", "failed")]
+    assert [each.status for each in ended] == [
+        CommandStatus(text) for text in ("completed", "failed", "completed", "failed")
+    ]
     assert [(each.result or {}).get("reference") for each in ended] == ["agent.py:flow", None, "agent.py:flow", None]
     assert ended[1].losses == 3
     assert ended[3].error == {"type": "InvalidInput", "message": "it cannot be imported"}
