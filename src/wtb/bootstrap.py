@@ -38,6 +38,7 @@ from wtb.application.runs.recorder import Recorder
 from wtb.application.runs.reversals import Reversals
 from wtb.application.runs.run_creator import RunCreator
 from wtb.application.runs.run_limits import RunLimits
+from wtb.application.server.feed import LiveFeed
 from wtb.application.server.sign_ins import SignIns
 from wtb.application.server.tokens import Tokens
 from wtb.application.time_travel.comparison import CheckpointComparison
@@ -168,6 +169,7 @@ class Services(_Parts):
     collection: WorkspaceCollection
     integrity: Integrity
     queries: Queries
+    feed: LiveFeed
     tokens: Tokens
     sign_ins: SignIns
 
@@ -183,6 +185,7 @@ class Services(_Parts):
 
     def close(self) -> None:
         """Deliver queued events and close connections."""
+        self.feed.close()
         self.heartbeat.close()
         self.limits.close()
         self.controller.close()
@@ -242,6 +245,7 @@ def bootstrap(
         collection=_collection(parts),
         integrity=_integrity(parts),
         queries=Queries(parts.storage, parts.clock, parts.owners),
+        feed=LiveFeed(parts.storage, parts.bus),
         tokens=Tokens(parts.storage, parts.clock),
         sign_ins=SignIns(parts.storage, parts.clock),
     )
