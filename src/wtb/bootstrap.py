@@ -38,6 +38,7 @@ from wtb.application.runs.recorder import Recorder
 from wtb.application.runs.reversals import Reversals
 from wtb.application.runs.run_creator import RunCreator
 from wtb.application.runs.run_limits import RunLimits
+from wtb.application.server.commands import Commands
 from wtb.application.server.feed import LiveFeed
 from wtb.application.server.sign_ins import SignIns
 from wtb.application.server.tokens import Tokens
@@ -170,6 +171,7 @@ class Services(_Parts):
     integrity: Integrity
     queries: Queries
     feed: LiveFeed
+    commands: Commands
     tokens: Tokens
     sign_ins: SignIns
 
@@ -246,6 +248,7 @@ def bootstrap(
         integrity=_integrity(parts),
         queries=Queries(parts.storage, parts.clock, parts.owners),
         feed=LiveFeed(parts.storage, parts.bus),
+        commands=Commands(parts.storage, parts.clock, parts.ids, parts.owners, parts.masker),
         tokens=Tokens(parts.storage, parts.clock),
         sign_ins=SignIns(parts.storage, parts.clock),
     )
