@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
 
 from fastapi import FastAPI
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
@@ -55,5 +56,7 @@ async def _openapi(request: Request) -> JSONResponse:
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Start what works beside the requests, and stop it in the reverse order."""
+    parts: ServerParts = app.state.parts
     async with AsyncExitStack():
+        await run_in_threadpool(parts.services.feed.open)
         yield

@@ -44,9 +44,7 @@ class FeedStatus(NamedTuple):
 class LiveFeed:
     """The feed of one server. The thread runs while somebody follows."""
 
-    def __init__(
-        self, storage: Storage, bus: EventBus, *, queue_size: int = _QUEUE, page_size: int = _PAGE
-    ) -> None:
+    def __init__(self, storage: Storage, bus: EventBus, *, queue_size: int = _QUEUE, page_size: int = _PAGE) -> None:
         self._storage = storage
         self._bus = bus
         self._queue_size = queue_size
@@ -267,11 +265,13 @@ class FeedClient:
         return list(page.events)
 
     def offer(self, events: tuple[FedEvent, ...], most: int) -> bool:
-        """Queue the events that fit; False, and the end of this client, if there are too many. Under the feed's lock."""
+        """Queue the events that fit; if there are too many, end this client and return False. Under the feed's lock."""
         wanted = events if self._wanted == EVERY_EVENT else [fed for fed in events if self._wanted.fits(fed.event)]
         if len(self.queue) + len(wanted) > most:
             self.queue.clear()
-            self.end(ReaderTooSlow(f"{most} events wait to be read; connect again, from your last cursor, and read faster"))
+            self.end(
+                ReaderTooSlow(f"{most} events wait to be read; connect again, from your last cursor, and read faster")
+            )
             return False
         self.queue.extend(wanted)
         return True
