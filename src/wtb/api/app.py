@@ -16,9 +16,12 @@ from wtb.api.openapi import describe
 from wtb.api.origins import OriginCheck
 from wtb.api.parts import ServerParts
 from wtb.api.problems import LastResort, add_handlers
+from wtb.api.proxies import TrustedProxy
 from wtb.api.request_limits import BodyLimits
 from wtb.api.routes import ROUTERS
 from wtb.api.security_headers import SecurityHeaders
+from wtb.application.server.command_server import CommandServer
+from wtb.bootstrap import command_server
 from wtb.domain.access import Role
 
 
@@ -35,6 +38,9 @@ def create_app(parts: ServerParts) -> FastAPI:
         lifespan=_lifespan,
     )
     app.state.parts = parts
+    app.state.command_server = command_server(
+        parts.services, (*parts.server.workflows, *parts.workflows), recorded=parts.serves_recorded
+    )
     for router in ROUTERS:
         app.router.routes.extend(router.routes)  # as they are: `include_router` would hide them from `app.routes`
     app.openapi_schema = describe(app)
@@ -44,6 +50,7 @@ def create_app(parts: ServerParts) -> FastAPI:
     app.add_middleware(BodyLimits, parts=parts)
     app.add_middleware(AccessCheck, parts=parts)
     app.add_middleware(OriginCheck, parts=parts)
+    app.add_middleware(TrustedProxy, parts=parts)
     app.add_middleware(SecurityHeaders, parts=parts)
     app.add_middleware(LastResort)
     return app
@@ -57,6 +64,9 @@ async def _openapi(request: Request) -> JSONResponse:
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Start what works beside the requests, and stop it in the reverse order."""
     parts: ServerParts = app.state.parts
-    async with AsyncExitStack():
+    async with AsyncExitStack() as running:
+        command_server: CommandServer = app.state.command_server
+        running.push_async_callback(run_in_threadpool, command_server.close)
+        command_server.start()
         await run_in_threadpool(parts.services.feed.open)
         yield

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Annotated
 
@@ -21,6 +22,8 @@ class ServerParts:
     services: Services
     workflows: tuple[str, ...] = ()
     """The references that the command line named, in addition to those of the settings."""
+    stopping: threading.Event = field(default_factory=threading.Event)
+    """Set when the server begins to stop, so that whoever answers for long can end its answer."""
 
     @property
     def settings(self) -> Settings:
@@ -46,6 +49,11 @@ class ServerParts:
     def is_private(self) -> bool:
         """Whether only this machine reaches the server."""
         return is_loopback(self.server.host) and self.server.trusted_proxy is None
+
+    @property
+    def serves_recorded(self) -> bool:
+        """Whether a server that was told of no workflow may run those that runs have recorded in this folder."""
+        return self.is_private and self.settings.url is None
 
     @property
     def owner(self) -> Caller:
