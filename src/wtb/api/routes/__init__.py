@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from wtb.api.routes import commands, health, rollbacks, run_changes, sessions, tokens, workflows
+from wtb.api.routes import commands, events, health, rollbacks, run_changes, sessions, tokens, workflows
 
 ROUTERS: tuple[APIRouter, ...] = (
     health.router,
@@ -14,5 +14,6 @@ ROUTERS: tuple[APIRouter, ...] = (
     run_changes.router,
     rollbacks.router,
     commands.router,
+    events.router,
 )
 """All routers. Each names its whole prefix itself."""
