@@ -110,6 +110,7 @@ def make_server(parts: ServerParts) -> uvicorn.Server:
         ssl_certfile=server.certificate,
         ssl_keyfile=server.certificate_key,
     )
+    logging.getLogger("uvicorn.error").addFilter(_is_worth_telling)
     return _Server(config, parts)
 
 
@@ -127,13 +128,13 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._parts.stopping.set()
         await run_in_threadpool(self._parts.services.feed.close)  # or its clients would stay until they are cut off
-        logging.getLogger("uvicorn.error").addFilter(_is_worth_telling)
         await super().shutdown(sockets)
 
 
 def _is_worth_telling(record: logging.LogRecord) -> bool:
-    """Leave out the traceback of each request that had to be cut off; how many there were is told."""
-    return record.exc_info is None or not isinstance(record.exc_info[1], asyncio.CancelledError)
+    """Leave out what any stranger can cause, and the traceback of each request that is cut off at the end."""
+    is_cut_off = record.exc_info is not None and isinstance(record.exc_info[1], asyncio.CancelledError)
+    return not is_cut_off and not record.getMessage().startswith(("Invalid HTTP request", "Unsupported upgrade"))
 
 
 def _check_network(proxy: str) -> None:
