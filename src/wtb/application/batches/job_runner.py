@@ -488,7 +488,7 @@ class JobRunner:
             failed = replace(self._counted_calls(job, execution, sharing), error=_why(execution), waits=waits)
             return self._waiting_or_reversed(job.ended(JobStatus.FAILED, execution.id, failed))
         plan, evaluation = self.plan, self.services.evaluation
-        context = evaluation.context(execution.id, case, plan.definition.restored)
+        head_id, context = evaluation.head_context(execution.id, case, plan.definition.restored)
         begin = sharing.begin()
         scored = evaluation.scored(context, plan.evaluators, plan.run_timeout_s)
         counted = self._counted_calls(job, execution, sharing)
@@ -502,6 +502,7 @@ class JobRunner:
             bools=scored.bools,
             scored_in=dict.fromkeys(plan.digests, sharing.read_since(begin)),
             scored_by=scored_by(case, plan.digests, self.services.codec),
+            checkpoint=head_id,
             latency_s=context.latency_s,
             usage=dict(context.usage),
             unpriced=tuple(context.unpriced),
