@@ -152,7 +152,7 @@ def _name(argument: click.Argument) -> str:
 
 def _argument_row(path: str, argument: click.Argument) -> tuple[str, str]:
     name = _name(argument).removeprefix("[").removesuffix("]") if not argument.required else _name(argument)
-    return f"`{name}`", _OWN_ARGUMENTS.get(path, {}).get(name) or _ARGUMENTS[name]
+    return code(name), _OWN_ARGUMENTS.get(path, {}).get(name) or _ARGUMENTS[name]
 
 
 def _option_row(option: click.Option) -> tuple[str, str]:

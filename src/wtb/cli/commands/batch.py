@@ -62,10 +62,6 @@ def batch() -> None:
     """Run every combination of variants on every case, and find out which is better."""
 
 
-for command in (list_batches, show_batch, show_status):
-    batch.add_command(command)
-
-
 @batch.command()
 @click.argument("file", metavar="FILE[:BATCH]")
 @click.option(
@@ -403,3 +399,7 @@ def cancel(*, name: str, url: str | None, as_json: bool) -> None:
     shown = cancelled.batch.name
     text = f"{shown} is cancelled: no more jobs start. Run it again to continue."
     show({"batch": cancelled.id, "name": shown, "status": cancelled.status}, text, as_json=as_json)
+
+
+for command in (list_batches, show_batch, show_status):
+    batch.add_command(command)

@@ -41,7 +41,7 @@ class NothingToScore(NotFound):
     required=True,
     metavar="NAME",
     help="Score with this evaluator: a name such as `steps`, a name with a key of the state such as "
-    "`exact_match:answer`, or your own as `file.py:evaluator`. Repeatable.",
+    "`exact_match:answer`, or your own as `file.py:evaluator`; repeatable.",
 )
 @click.option("--expected", metavar="JSON|TEXT", help="What a run should have given, for evaluators that compare.")
 @click.option(
