@@ -179,8 +179,8 @@ def _imported(name: str) -> ModuleType:
     except InvalidInput:
         raise
     except (Exception, SystemExit) as error:
-        told = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
-        raise InvalidInput(f"module {name!r} cannot be imported: {told}") from error
+        text = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
+        raise InvalidInput(f"module {name!r} cannot be imported: {text}") from error
 
 
 def look_in(folder: Path) -> None:

@@ -151,8 +151,8 @@ class EvaluationEngine:
         except DatabaseAway:
             raise
         except (Exception, SystemExit) as error:  # noqa: BLE001  whatever the user's function raises is recorded
-            told = f"no output: {type(error).__qualname__}: {text_of(error)}"
-            return replace(output_of(told, self._masker, made_by), is_error=True)
+            text = f"no output: {type(error).__qualname__}: {text_of(error)}"
+            return replace(output_of(text, self._masker, made_by), is_error=True)
 
     def _given(
         self, context: EvaluationContext, evaluator: Evaluator, timeout_s: float | None
@@ -165,13 +165,13 @@ class EvaluationEngine:
             made = partial(self._evaluated, context, evaluator, timeout_s)
             return self._judgements.made_once(evaluator, context.case.id, asked(context), made)
         except _NoScore as error:
-            told = str(error)
+            text = str(error)
         except DatabaseAway:  # it says nothing about the run
             raise
         except (Exception, SystemExit, LoopGone) as error:  # noqa: BLE001  whatever the user's evaluator raises is recorded
             place = own_place(error)
-            told = self._masker.error(error) + (f" ({place})" if place else "")
-        return {"error": self._masker.text(f"evaluator {evaluator.name}: {told}")}
+            text = self._masker.error(error) + (f" ({place})" if place else "")
+        return {"error": self._masker.text(f"evaluator {evaluator.name}: {text}")}
 
     def _evaluated(self, context: EvaluationContext, evaluator: Evaluator, timeout_s: float | None) -> float | bool:
         run = partial(self._runs.run, evaluator.name, timeout_s=timeout_s)

@@ -74,13 +74,13 @@ class _Group(click.Group):
 
 def _legible(error: click.ClickException) -> click.ClickException:
     """Return an error that is safe to print: click quotes arguments as they are, control characters included."""
-    told = error.format_message()
-    if told == shown(told):
+    text = error.format_message()
+    if text == shown(text):
         return error
     return (
-        click.UsageError(shown(told), error.ctx)
+        click.UsageError(shown(text), error.ctx)
         if isinstance(error, click.UsageError)
-        else click.ClickException(shown(told))
+        else click.ClickException(shown(text))
     )
 
 

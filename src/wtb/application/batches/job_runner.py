@@ -468,8 +468,8 @@ class JobRunner:
         sharing.shared += shared
 
     def _failed(self, job: Job, error: Exception, sharing: Sharing) -> Job:
-        told = "".join(traceback.format_exception(error))
-        failure = Failure(type=type(error).__qualname__, message=text_of(error), traceback=told)
+        text = "".join(traceback.format_exception(error))
+        failure = Failure(type=type(error).__qualname__, message=text_of(error), traceback=text)
         masked = self.services.masker.failure(failure)
         return job.ended(JobStatus.FAILED, job.execution_id, replace(_counted(job, sharing), error=masked))
 

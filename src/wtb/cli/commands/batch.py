@@ -332,7 +332,7 @@ def _run(bench: Bench, test: BatchTest, only: Sequence[str], *, remeasure: bool 
 
             stack.enter_context(interrupts.handled())
             result = bench.batch(
-                test, only=only, remeasure=remeasure, stop=stop, on_planned=planned, on_progress=display.told
+                test, only=only, remeasure=remeasure, stop=stop, on_planned=planned, on_progress=display.on_progress
             )
     except DatabaseAway as error:
         if not display.progress.total:  # nothing has begun
@@ -362,8 +362,8 @@ def _report_pause(name: str, progress: Progress, error: DatabaseAway, *, as_json
         jobs = {"total": progress.total, "failed": progress.failed, "left": progress.total - done}
         print_json({"name": name, "status": BatchStatus.PAUSED.value, "error": str(error), "jobs": jobs})
     echo(f"wtb: {error}", err=True)
-    told = f"{name} is paused: {done:,} of {counted(progress.total, 'job')} done."
-    echo(f"{told} When the database is back, run the same command again to continue.", err=True)
+    text = f"{name} is paused: {done:,} of {counted(progress.total, 'job')} done."
+    echo(f"{text} When the database is back, run the same command again to continue.", err=True)
 
 
 def _report(result: BatchResult, kept: int, *, used_up: Sequence[str], is_stopped: bool) -> None:

@@ -65,7 +65,7 @@ def evaluator_named(name: str) -> Any:
         found = entry.load()
         return found if hasattr(found, "evaluate") and not isinstance(found, type) else found()
     except Exception as error:
-        raise InvalidInput(f"evaluator {_told(entry)} cannot be loaded: {type(error).__name__}: {error}") from error
+        raise InvalidInput(f"evaluator {_labelled(entry)} cannot be loaded: {type(error).__name__}: {error}") from error
 
 
 def is_keyed(name: str) -> bool:
@@ -78,9 +78,9 @@ def _unknown(name: str, installed: Iterable[EntryPoint]) -> str:
         return f"evaluator {name!r} needs a key of the state: '{name}:KEY', or wtb.{_KEYED[name].__name__}('KEY', …)"
     if name == FitsSchema.name:
         return f"evaluator {name!r} needs a schema: give wtb.FitsSchema('KEY', …)"
-    known = ", ".join([*_BUILT_IN, *(f"{each}:KEY" for each in _KEYED), *sorted(map(_told, installed))])
+    known = ", ".join([*_BUILT_IN, *(f"{each}:KEY" for each in _KEYED), *sorted(map(_labelled, installed))])
     return f"there is no evaluator {name!r}; known names: {known}"
 
 
-def _told(entry: EntryPoint) -> str:
+def _labelled(entry: EntryPoint) -> str:
     return entry.name if entry.dist is None else f"{entry.name} (of {entry.dist.name})"
