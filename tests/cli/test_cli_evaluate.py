@@ -49,11 +49,22 @@ broken = Broken()
 """
 
 
-@pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    shell = Shell(tmp_path, app=FLOW, checks=CHECKS)
+def project(folder: Path) -> Shell:
+    """Return a project with one run, which has completed."""
+    shell = Shell(folder, app=FLOW, checks=CHECKS)
     shell.wtb("run", "app.py", "--set", "q=Paris", "--run-id", "first")
     return shell
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return project(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Shell:
+    """One project for all commands that change nothing."""
+    return project(tmp_path_factory.mktemp("evaluate"))
 
 
 def test_a_run_is_scored_by_names_keys_and_own_functions_and_keeps_the_scores(shell: Shell) -> None:
@@ -124,9 +135,9 @@ def test_other_cases_say_what_a_batch_expects(shell: Shell) -> None:
     ],
 )
 def test_what_cannot_be_scored_is_refused_in_one_sentence(
-    shell: Shell, given: tuple[str, ...], code: int, told: str
+    unchanged: Shell, given: tuple[str, ...], code: int, told: str
 ) -> None:
-    assert told in shell.wtb("evaluate", *given, code=code).stderr
+    assert told in unchanged.wtb("evaluate", *given, code=code).stderr
 
 
 def test_expected_is_refused_for_a_batch_and_a_run_that_waits_is_refused_too(shell: Shell) -> None:
