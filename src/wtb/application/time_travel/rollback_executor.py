@@ -244,7 +244,7 @@ class RollbackExecutor:
         now = self._clock.now()
         was_done = journal.status is RollbackStatus.COMPLETED
         where = head.name or (f"{head.node}#{head.visit}" if head.node else f"step {head.step}")
-        reason = f"{'rolled back' if journal.direction is RollbackDirection.ROLLBACK else 'gone forward'} to {where}"
+        reason = f"{'rolled back' if journal.direction is RollbackDirection.ROLLBACK else 'moved forward'} to {where}"
         pause = Pause(reason=reason if was_done else f"{journal.direction} given up", kind=PauseKind.MOVED)
         execution = at.execution.moved_to(ExecutionStatus.PAUSED, now, pause=pause)
         with self._storage.unit_of_work() as uow:
