@@ -217,7 +217,7 @@ LONG = "1" * 5_000
         (("run", "flow.py", "--set", f"n={LONG}"), "--set n holds an integer with too many digits"),
         (("run", "flow.py", "--set", f"n=-{LONG}"), "--set n holds an integer with too many digits"),
         (("run", "deep.json"), "deep.json is nested too deeply"),
-        (("run", "list.json"), "list.json is no workflow as JSON"),
+        (("run", "list.json"), "list.json is not a workflow as JSON"),
         (("run", "../../evil:x"), "'../../evil' is neither a file that ends .py or .json nor the name of a module"),
         (("run", "..:x"), "'..' is neither a file"),
         (("run", ".evil:x"), "'.evil' is neither a file"),

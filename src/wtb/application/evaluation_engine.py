@@ -196,7 +196,7 @@ def _checked(score: Any) -> float | bool:
     except (TypeError, ValueError):
         raise _NoScore(f"it gave {_shortened(repr(score))}; return a number, True or False") from None
     if not math.isfinite(number):
-        raise _NoScore(f"it gave {number}, which is no score; return a finite number")
+        raise _NoScore(f"it gave {number}, which is not a score; return a finite number")
     return number
 
 
@@ -234,7 +234,7 @@ def check_evaluators(evaluators: Sequence[Any]) -> None:
             faults.append(f"{evaluator.__qualname__} is a class; make one: {evaluator.__qualname__}(…)")
             continue
         if not isinstance(getattr(evaluator, "name", None), str) or not callable(getattr(evaluator, "evaluate", None)):
-            faults.append(f"{label} is no evaluator: it needs a name and evaluate(context)")
+            faults.append(f"{label} is not an evaluator: it needs a name and evaluate(context)")
             continue
         metric_of(evaluator)
         if evaluator.name in names:

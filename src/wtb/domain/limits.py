@@ -131,7 +131,7 @@ def _is_whole(number: Any) -> bool:
 def read_limits(given: Mapping[Any, Any]) -> dict[str, Limit]:
     """Return limits by name; raise InvalidInput for a limit that cannot be used."""
     if not isinstance(given, Mapping):
-        raise InvalidInput(f"limits={given!r} is no mapping; write limits={{'openai': 20}}")
+        raise InvalidInput(f"limits={given!r} is not a mapping; write limits={{'openai': 20}}")
     for name in given:
         if not isinstance(name, str) or not name.strip() or not name.isprintable():
             raise InvalidInput(f"{name!r} cannot be the name of a limit; use a short text such as 'openai'")
