@@ -191,10 +191,10 @@ class PipelinedTransaction(Transaction):
     def _tell(self) -> None:
         """Pass on the answers that somebody wants to hear; who hears one may send more."""
         asked, self._asked = self._asked, []
-        told = [(sent, cursor.fetchall()) for sent, cursor in asked]
-        for sent, rows in told:
+        answers = [(sent, cursor.fetchall()) for sent, cursor in asked]
+        for sent, rows in answers:
             sent.answer = rows
-        for sent, _ in told:
+        for sent, _ in answers:
             assert sent.then is not None
             assert isinstance(sent.answer, list)
             sent.then(sent.answer)  # a new one, if the connection was lost meanwhile
