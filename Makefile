@@ -12,6 +12,7 @@ PY := .venv/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --quiet
 # Tests start hundreds of processes, which begin in two thirds of the time with our modules compiled.
 COMPILED := $(PY) -m compileall -q src tests/crash &&
+EXTRAS := $(addprefix --extra ,postgres ray s3 grpc client server)
 UV_COMPILE := .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
     --no-emit-index-url --custom-compile-command "make requirements"
 
@@ -27,6 +28,11 @@ demo: .venv/.runtime  ## Find out which of 40 versions of a support pipeline is 
 	@rm -rf build/demo && mkdir -p build/demo
 	@cd build/demo && ../../.venv/bin/wtb batch run ../../examples/support_qa/batch.py --runner processes
 	@cd build/demo && ../../.venv/bin/wtb report support_qa --out report.html
+
+.PHONY: serve
+serve: .venv/.dev  ## Serve the demo on this machine and open the browser; makes the demo first if it is not there
+	@test -e build/demo/.wtb/wtb.db || $(MAKE) --no-print-directory demo
+	@cd build/demo && ../../.venv/bin/wtb serve --open ../../examples/support_qa/batch.py:flow
 
 .PHONY: test
 test: check  ## Everything that CI runs: the same as check
@@ -133,9 +139,9 @@ clean:  ## Remove .venv, build and caches; never a .wtb folder
 .PHONY: requirements
 requirements: .venv/.dev  ## Compile requirements/*.txt anew, with the newest versions that fit
 	$(UV_COMPILE) --upgrade pyproject.toml requirements/build.in -o requirements/runtime.txt
-	$(UV_COMPILE) --upgrade pyproject.toml requirements/build.in requirements/dev.in --extra postgres --extra ray --extra s3 --extra grpc \
+	$(UV_COMPILE) --upgrade pyproject.toml requirements/build.in requirements/dev.in $(EXTRAS) \
 	    -c requirements/runtime.txt -o requirements/dev.txt
-	$(UV_COMPILE) --upgrade pyproject.toml requirements/build.in requirements/dev.in requirements/bench.in --extra postgres --extra ray --extra s3 --extra grpc \
+	$(UV_COMPILE) --upgrade pyproject.toml requirements/build.in requirements/dev.in requirements/bench.in $(EXTRAS) \
 	    -c requirements/dev.txt -o requirements/bench.txt
 
 # The stamps: made again only when the pins or the project's metadata changed. The project goes in as it lies here

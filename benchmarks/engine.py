@@ -126,7 +126,11 @@ class NullStorage:
         self.cache: Any = SimpleNamespace()
         self.observations: Any = SimpleNamespace()
         self.limits: Any = SimpleNamespace()
+        self.commands: Any = SimpleNamespace()
+        self.tokens: Any = SimpleNamespace()
+        self.sign_ins: Any = SimpleNamespace()
         self.events: Any = SimpleNamespace(append=ignore)
+        self.feed: Any = SimpleNamespace()
         self.files: Any = SimpleNamespace()
         self.pages: Any = SimpleNamespace()
 

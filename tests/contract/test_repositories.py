@@ -1,7 +1,9 @@
 """Every storage keeps the contracts of the repositories."""
 
+from wtb.testing.access import SignInRepositoryContract, TokenRepositoryContract
 from wtb.testing.baselines import BaselineRepositoryContract
 from wtb.testing.batches import BatchRepositoryContract
+from wtb.testing.commands import CommandRepositoryContract
 from wtb.testing.evaluations import EvaluationRepositoryContract
 from wtb.testing.execution_repository import ExecutionRepositoryContract
 from wtb.testing.limits import LimitRepositoryContract
@@ -53,4 +55,13 @@ class TestObservationRepository(ObservationRepositoryContract): ...
 class TestLimitRepository(LimitRepositoryContract): ...
 
 
+class TestTokenRepository(TokenRepositoryContract): ...
+
+
+class TestSignInRepository(SignInRepositoryContract): ...
+
+
 class TestPendingWriteRepository(PendingWriteRepositoryContract): ...
+
+
+class TestCommandRepository(CommandRepositoryContract): ...

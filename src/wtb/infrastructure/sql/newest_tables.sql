@@ -1,3 +1,15 @@
+CREATE TABLE wtb_background_jobs (
+	name TEXT NOT NULL, 
+	owner TEXT, 
+	expires_at_us BIGINT, 
+	last_started_at_us BIGINT, 
+	last_ended_at_us BIGINT, 
+	last_error TEXT, 
+	PRIMARY KEY (name)
+)
+ WITHOUT ROWID
+
+;
 CREATE TABLE wtb_baseline_results (
 	batch_id TEXT NOT NULL, 
 	number BIGINT NOT NULL, 
@@ -96,6 +108,40 @@ CREATE TABLE wtb_checkpoints (
 	payload BLOB NOT NULL, 
 	PRIMARY KEY (id)
 );
+CREATE TABLE wtb_commands (
+	id TEXT NOT NULL, 
+	kind TEXT NOT NULL, 
+	subject TEXT, 
+	arguments TEXT NOT NULL, 
+	status TEXT NOT NULL, 
+	created_by TEXT NOT NULL, 
+	created_at_us BIGINT NOT NULL, 
+	started_at_us BIGINT, 
+	ended_at_us BIGINT, 
+	owner TEXT, 
+	expires_at_us BIGINT, 
+	attempts BIGINT NOT NULL, 
+	losses BIGINT NOT NULL, 
+	result TEXT, 
+	error TEXT, 
+	PRIMARY KEY (id)
+)
+ WITHOUT ROWID
+
+;
+CREATE TABLE wtb_deliveries (
+	webhook_id TEXT NOT NULL, 
+	position BIGINT NOT NULL, 
+	status TEXT NOT NULL, 
+	attempts BIGINT NOT NULL, 
+	next_at_us BIGINT, 
+	error TEXT, 
+	created_at_us BIGINT NOT NULL, 
+	PRIMARY KEY (webhook_id, position)
+)
+ WITHOUT ROWID
+
+;
 CREATE TABLE wtb_evaluations (
 	execution_id TEXT NOT NULL, 
 	id TEXT NOT NULL, 
@@ -120,7 +166,7 @@ CREATE TABLE wtb_events (
 	severity TEXT NOT NULL, 
 	at_us BIGINT NOT NULL, 
 	data TEXT NOT NULL, 
-	hash BLOB NOT NULL, 
+	hash BLOB NOT NULL, xid BIGINT DEFAULT '0' NOT NULL, 
 	CONSTRAINT wtb_events_sequence UNIQUE (stream, sequence)
 );
 CREATE TABLE wtb_executions (
@@ -252,6 +298,17 @@ CREATE TABLE wtb_pending_writes (
 	created_at_us BIGINT NOT NULL, seal BLOB, 
 	PRIMARY KEY (execution_id, checkpoint_id, task_id, idx)
 );
+CREATE TABLE wtb_requests (
+	caller TEXT NOT NULL, 
+	"key" TEXT NOT NULL, 
+	digest BLOB NOT NULL, 
+	command_id TEXT NOT NULL, 
+	created_at_us BIGINT NOT NULL, 
+	PRIMARY KEY (caller, "key")
+)
+ WITHOUT ROWID
+
+;
 CREATE TABLE wtb_rollbacks (
 	execution_id TEXT NOT NULL, 
 	id TEXT NOT NULL, 
@@ -272,6 +329,32 @@ CREATE TABLE wtb_schema (
 	version_num VARCHAR(32) NOT NULL, 
 	CONSTRAINT wtb_schema_pkc PRIMARY KEY (version_num)
 );
+CREATE TABLE wtb_sign_ins (
+	digest BLOB NOT NULL, 
+	kind TEXT NOT NULL, 
+	name TEXT NOT NULL, 
+	role TEXT NOT NULL, 
+	created_at_us BIGINT NOT NULL, 
+	expires_at_us BIGINT NOT NULL, 
+	PRIMARY KEY (digest)
+)
+ WITHOUT ROWID
+
+;
+CREATE TABLE wtb_tokens (
+	name TEXT NOT NULL, 
+	role TEXT NOT NULL, 
+	digest BLOB NOT NULL, 
+	created_by TEXT NOT NULL, 
+	created_at_us BIGINT NOT NULL, 
+	expires_at_us BIGINT, 
+	revoked_at_us BIGINT, 
+	PRIMARY KEY (name), 
+	UNIQUE (digest)
+)
+ WITHOUT ROWID
+
+;
 CREATE TABLE wtb_tool_calls (
 	execution_id TEXT NOT NULL, 
 	node_run_id TEXT NOT NULL, 
@@ -288,6 +371,19 @@ CREATE TABLE wtb_tool_calls (
 	ended_at_us BIGINT, figures TEXT, started_step BIGINT, started_number BIGINT, ended_step BIGINT, seal BLOB, 
 	PRIMARY KEY (execution_id, node_run_id, identity)
 );
+CREATE TABLE wtb_webhooks (
+	id TEXT NOT NULL, 
+	url TEXT NOT NULL, 
+	secret TEXT NOT NULL, 
+	types TEXT NOT NULL, 
+	cursor TEXT, 
+	created_by TEXT, 
+	created_at_us BIGINT NOT NULL, 
+	PRIMARY KEY (id)
+)
+ WITHOUT ROWID
+
+;
 CREATE TABLE wtb_workflows (
 	id TEXT NOT NULL, 
 	name TEXT NOT NULL, 
@@ -300,6 +396,10 @@ CREATE INDEX wtb_branches_forked_from ON wtb_branches (forked_from_id);
 CREATE UNIQUE INDEX wtb_checkpoints_name ON wtb_checkpoints (execution_id, name) WHERE name IS NOT NULL AND deleted = 0;
 CREATE INDEX wtb_checkpoints_parent ON wtb_checkpoints (parent_id);
 CREATE INDEX wtb_checkpoints_step ON wtb_checkpoints (execution_id, step);
+CREATE INDEX wtb_commands_created ON wtb_commands (created_at_us, id);
+CREATE INDEX wtb_commands_status ON wtb_commands (status, created_at_us);
+CREATE INDEX wtb_deliveries_due ON wtb_deliveries (status, next_at_us);
+CREATE INDEX wtb_events_feed ON wtb_events (xid, position) WHERE xid > 0;
 CREATE INDEX wtb_executions_created ON wtb_executions (created_at_us);
 CREATE INDEX wtb_executions_status ON wtb_executions (status, created_at_us);
 CREATE INDEX wtb_executions_workflow ON wtb_executions (workflow_name, created_at_us);

@@ -14,6 +14,7 @@ from sqlalchemy import (
     DDL,
     BigInteger,
     Column,
+    ColumnElement,
     Index,
     Integer,
     LargeBinary,
@@ -24,8 +25,26 @@ from sqlalchemy import (
     event,
     text,
 )
+from sqlalchemy.ext.compiler import compiles
 
 metadata = MetaData()
+
+
+class _RecordingTransaction(ColumnElement[int]):
+    """The number of the transaction that inserts a row, or of the newest that has ended; on SQLite, 0."""
+
+    inherit_cache = True
+
+
+@compiles(_RecordingTransaction, "sqlite")
+def _none_is_needed(*_args: Any, **_options: Any) -> str:
+    return "'0'"
+
+
+@compiles(_RecordingTransaction, "postgresql")
+def _current_transaction(*_args: Any, **_options: Any) -> str:
+    return "GREATEST(pg_current_xact_id()::text::bigint, pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1)"
+
 
 workflows = Table(
     "wtb_workflows",
@@ -227,8 +246,11 @@ events = Table(
     Column("at_us", BigInteger, nullable=False),
     Column("data", Text, nullable=False),
     Column("hash", LargeBinary, nullable=False),
+    Column("xid", BigInteger, nullable=False, server_default=_RecordingTransaction()),
     UniqueConstraint("stream", "sequence", name="wtb_events_sequence"),
+    Index("wtb_events_feed", "xid", "position", sqlite_where=text("xid > 0")),
 )
+"""The feed follows `xid` on Postgres (see event_feed.py). On SQLite it is 0, and its index stays empty."""
 
 rollbacks = Table(
     "wtb_rollbacks",
@@ -394,5 +416,103 @@ limit_slots = Table(
     Column("expires_at_us", BigInteger, nullable=False),
     Column("waiting", BigInteger, nullable=False),
     Index("wtb_limit_slots_limit", "scope", "name"),
+    sqlite_with_rowid=False,
+)
+
+tokens = Table(
+    "wtb_tokens",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("role", Text, nullable=False),
+    Column("digest", LargeBinary, nullable=False, unique=True),
+    Column("created_by", Text, nullable=False),
+    Column("created_at_us", BigInteger, nullable=False),
+    Column("expires_at_us", BigInteger),
+    Column("revoked_at_us", BigInteger),
+    sqlite_with_rowid=False,
+)
+
+sign_ins = Table(
+    "wtb_sign_ins",
+    metadata,
+    Column("digest", LargeBinary, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("created_at_us", BigInteger, nullable=False),
+    Column("expires_at_us", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+commands = Table(
+    "wtb_commands",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("subject", Text),
+    Column("arguments", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("created_by", Text, nullable=False),
+    Column("created_at_us", BigInteger, nullable=False),
+    Column("started_at_us", BigInteger),
+    Column("ended_at_us", BigInteger),
+    Column("owner", Text),
+    Column("expires_at_us", BigInteger),
+    Column("attempts", BigInteger, nullable=False),
+    Column("losses", BigInteger, nullable=False),
+    Column("result", Text),
+    Column("error", Text),
+    Index("wtb_commands_status", "status", "created_at_us"),
+    Index("wtb_commands_created", "created_at_us", "id"),
+    sqlite_with_rowid=False,
+)
+
+requests = Table(
+    "wtb_requests",
+    metadata,
+    Column("caller", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("digest", LargeBinary, nullable=False),
+    Column("command_id", Text, nullable=False),
+    Column("created_at_us", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+background_jobs = Table(
+    "wtb_background_jobs",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("owner", Text),
+    Column("expires_at_us", BigInteger),
+    Column("last_started_at_us", BigInteger),
+    Column("last_ended_at_us", BigInteger),
+    Column("last_error", Text),
+    sqlite_with_rowid=False,
+)
+
+webhooks = Table(
+    "wtb_webhooks",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("url", Text, nullable=False),
+    Column("secret", Text, nullable=False),
+    Column("types", Text, nullable=False),
+    Column("cursor", Text),
+    Column("created_by", Text),
+    Column("created_at_us", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+deliveries = Table(
+    "wtb_deliveries",
+    metadata,
+    Column("webhook_id", Text, primary_key=True),
+    Column("position", BigInteger, primary_key=True),
+    Column("status", Text, nullable=False),
+    Column("attempts", BigInteger, nullable=False),
+    Column("next_at_us", BigInteger),
+    Column("error", Text),
+    Column("created_at_us", BigInteger, nullable=False),
+    Index("wtb_deliveries_due", "status", "next_at_us"),
     sqlite_with_rowid=False,
 )

@@ -1,0 +1,72 @@
+"""create_app: the routes, and what every request passes on its way to them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from importlib.metadata import version
+
+from fastapi import FastAPI
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from wtb.api.access import AccessCheck, needs
+from wtb.api.openapi import describe
+from wtb.api.origins import OriginCheck
+from wtb.api.parts import ServerParts
+from wtb.api.problems import LastResort, add_handlers
+from wtb.api.proxies import TrustedProxy
+from wtb.api.request_limits import BodyLimits
+from wtb.api.routes import ROUTERS
+from wtb.api.security_headers import SecurityHeaders
+from wtb.application.server.command_server import CommandServer
+from wtb.bootstrap import command_server
+from wtb.domain.access import Role
+
+
+def create_app(parts: ServerParts) -> FastAPI:
+    """Return the app of a server. It neither opens nor closes the services of its parts."""
+    app = FastAPI(
+        title="WTB, the Workflow Test Bench",
+        version=version("workflow-test-bench"),
+        description="Run workflows step by step, go back to any step, and find out which version is better.",
+        openapi_url=None,  # served below, completed
+        docs_url=None,  # would load scripts from another host
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=_lifespan,
+    )
+    app.state.parts = parts
+    app.state.command_server = command_server(
+        parts.services, (*parts.server.workflows, *parts.workflows), recorded=parts.serves_recorded
+    )
+    for router in ROUTERS:
+        app.router.routes.extend(router.routes)  # as they are: `include_router` would hide them from `app.routes`
+    app.openapi_schema = describe(app)
+    app.add_api_route("/openapi.json", _openapi, include_in_schema=False, dependencies=[needs(Role.VIEWER)])
+    add_handlers(app)
+    # The last one added is the first that a request meets: nothing of a stranger's body is read.
+    app.add_middleware(BodyLimits, parts=parts)
+    app.add_middleware(AccessCheck, parts=parts)
+    app.add_middleware(OriginCheck, parts=parts)
+    app.add_middleware(TrustedProxy, parts=parts)
+    app.add_middleware(SecurityHeaders, parts=parts)
+    app.add_middleware(LastResort)
+    return app
+
+
+async def _openapi(request: Request) -> JSONResponse:
+    return JSONResponse(request.app.openapi_schema)
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """Start what works beside the requests, and stop it in the reverse order."""
+    parts: ServerParts = app.state.parts
+    async with AsyncExitStack() as running:
+        command_server: CommandServer = app.state.command_server
+        running.push_async_callback(run_in_threadpool, command_server.close)
+        command_server.start()
+        await run_in_threadpool(parts.services.feed.open)
+        yield

@@ -1,0 +1,19 @@
+"""The routes, one module a noun."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from wtb.api.routes import commands, events, health, rollbacks, run_changes, sessions, tokens, workflows
+
+ROUTERS: tuple[APIRouter, ...] = (
+    health.router,
+    sessions.router,
+    tokens.router,
+    workflows.router,
+    run_changes.router,
+    rollbacks.router,
+    commands.router,
+    events.router,
+)
+"""All routers. Each names its whole prefix itself."""
