@@ -162,6 +162,13 @@ COMMANDS: list[tuple[int, tuple[str, ...]]] = [
     (0, ("report", f"batch{NASTY}")),
     (0, ("report", f"batch{NASTY}", "--out", f"report{NASTY}.md")),
     (0, ("batch", "delete", f"again{NASTY}")),
+    (0, ("token", "create", "ci", "--role", "viewer")),
+    (2, ("token", "create", NASTY, "--role", "viewer")),
+    (2, ("token", "create", "other", "--role", "viewer", "--expires", NASTY)),
+    (0, ("token", "ls")),
+    (0, ("token", "revoke", "ci")),
+    (1, ("token", "revoke", NASTY)),
+    (2, ("serve", "--host", NASTY)),
     (0, ("prune", "--dry-run")),
     (0, ("doctor",)),
     (0, ("db", "upgrade")),
@@ -189,7 +196,7 @@ def test_no_command_passes_control_characters_on(no_registered_classes: None, he
         said = result.stdout + result.stderr
         assert result.exit_code == code, (words, said, result.exception)
         assert CONTROLS.findall(said) == [], (words, said)
-        reached.add(words[:2] if words[0] in ("batch", "baseline", "db", "import") else words[:1])
+        reached.add(words[:2] if words[0] in ("batch", "baseline", "db", "import", "token") else words[:1])
     # What it imports takes seconds, and it prints what all commands print with.
     assert leaves() - {("import", "langgraph")} <= reached
 
