@@ -92,7 +92,7 @@ def list_audit(
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
 ) -> Response:
-    """Return events that name who caused them, newest first; with `errors`, `tools` or `everything` other events too."""
+    """Return events that name who caused them, newest first; `errors`, `tools` and `everything` show other ones too."""
     before = None if cursor is None else min(int(cursor), _LARGEST)
     page = parts.services.queries.audit_page(wanted, before=before, limit=limit)
     faults = list(page.faults)
