@@ -131,6 +131,8 @@ class NullStorage:
         self.sign_ins: Any = SimpleNamespace()
         self.events: Any = SimpleNamespace(append=ignore)
         self.feed: Any = SimpleNamespace()
+        self.audit: Any = SimpleNamespace()
+        self.feed: Any = SimpleNamespace()
         self.files: Any = SimpleNamespace()
         self.pages: Any = SimpleNamespace()
 

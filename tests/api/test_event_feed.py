@@ -305,10 +305,9 @@ def test_the_example_of_the_documentation_follows_over_a_restart(
     names: dict[str, Any] = {}
     exec(compile(example, "live-events.md", "exec"), names)  # noqa: S102  our own page
     port, seen = settings.server.port, list[Any]()
+    events = names["follow"](f"ws://127.0.0.1:{port}", token, since="start")
     for number in range(2):
         with bootstrap(settings) as own, running(create_app(ServerParts(services=own)), port, token):
-            if number == 0:
-                events = names["follow"](f"ws://127.0.0.1:{port}", token, since="start")
             record(own, "a", 2)
             while len(seen) < len(stored(own)):
                 seen.append(next(events))
