@@ -130,7 +130,6 @@ class NullStorage:
         self.tokens: Any = SimpleNamespace()
         self.sign_ins: Any = SimpleNamespace()
         self.events: Any = SimpleNamespace(append=ignore)
-        self.feed: Any = SimpleNamespace()
         self.audit: Any = SimpleNamespace()
         self.feed: Any = SimpleNamespace()
         self.files: Any = SimpleNamespace()
