@@ -41,7 +41,7 @@ WRITERS, WRITER_PROCESSES = 20, 2
 SECONDS = float(os.environ.get("SECONDS_OF_LOAD", "60"))
 PAUSE_S = 1.0
 """How long a writer waits between two events: 20 a second for 200 clients are 4,000 messages a second."""
-WATCHERS, ROUNDS, STEPS = 20, 12, 400
+WATCHERS, ROUNDS, STEPS = 20, 15, 1_000
 
 
 class Child:
@@ -116,6 +116,7 @@ def write(settings: Settings, first: str, count: str) -> None:
 
         def record(number: int) -> tuple[str, int]:
             stream, done = f"writer-{number}", 0
+            time.sleep(PAUSE_S * number / WRITERS)  # one after the other, as in real life
             while time.time() < end:
                 with services.storage.unit_of_work() as uow:
                     event = Event(
@@ -147,11 +148,11 @@ class Watcher:
 
     async def _receive(self, connection: ClientConnection) -> None:
         async for message in connection:
-            event = json.loads(message)
             self.ready.set()
-            if event["type"] != "heartbeat" and "sent" in event["data"]:
-                self.latencies.append(time.time() - event["data"]["sent"])
-                self.seen[event["stream"], event["sequence"]] += 1
+            for event in json.loads(message)["events"]:
+                if "sent" in event["data"]:
+                    self.latencies.append(time.time() - event["data"]["sent"])
+                    self.seen[event["stream"], event["sequence"]] += 1
 
 
 def watch(settings: Settings, token: str, count: str) -> None:
