@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from wtb.api.routes import commands, events, health, rollbacks, run_changes, sessions, tokens, workflows
+from wtb.api.routes import audit, commands, events, health, rollbacks, run_changes, sessions, tokens, workflows
 
 ROUTERS: tuple[APIRouter, ...] = (
     health.router,
@@ -15,5 +15,6 @@ ROUTERS: tuple[APIRouter, ...] = (
     rollbacks.router,
     commands.router,
     events.router,
+    audit.router,
 )
 """All routers. Each names its whole prefix itself."""
