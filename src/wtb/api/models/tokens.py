@@ -8,7 +8,7 @@ from typing import Literal, cast
 from pydantic import ConfigDict, Field
 
 from wtb.api.models.base import Answer, Request
-from wtb.domain.access import Caller, Role, Token
+from wtb.domain.access import LONGEST_NAME, NAME_PATTERN, Caller, Role, Token
 
 Status = Literal["valid", "revoked", "expired"]
 
@@ -16,10 +16,15 @@ Status = Literal["valid", "revoked", "expired"]
 class NewToken(Request):
     """A token to create."""
 
-    name: str = Field(min_length=1, max_length=100, description="Whatever is done with the token carries this name.")
+    name: str = Field(
+        min_length=1,
+        max_length=LONGEST_NAME,
+        pattern=NAME_PATTERN,
+        description="Whatever is done with the token carries this name.",
+    )
     role: Role = Field(description="What it may do.")
     expires_in_days: float | None = Field(
-        default=None, gt=0, le=36_500, description="How long it is valid; null for no end."
+        default=None, ge=0.001, le=36_500, description="How long it is valid; null for no end."
     )
 
     model_config = ConfigDict(
