@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from datetime import UTC, datetime, timedelta
 
 import sqlalchemy as sa
@@ -89,3 +90,19 @@ def test_a_changed_log_is_noticed_and_the_check_goes_on_where_it_was(viewer: Tes
 def test_strangers_audit_nothing(stranger: TestClient) -> None:
     for path in ("", "/summary", "/tools", "/verify"):
         assert stranger.get(f"/api/v1/audit{path}").status_code == 401
+
+
+def test_strange_filters_are_answered_and_never_a_failure_of_the_server(viewer: TestClient) -> None:
+    huge = urlsafe_b64encode(b"9999999999999999999.9999999999999999999.00.").decode().rstrip("=")
+    assert viewer.get("/api/v1/events", params={"since": huge}).json()["code"] == "cursor-gone"
+    for query in (
+        {"execution": "a\x00b"},
+        {"execution": "\U0001f600" * 50},
+        {"since": "0001-01-01T00:00:00+14:00", "until": "9999-12-31T23:59:59-14:00"},
+        {"cursor": "99999999999999999999"},
+        {"by": "\x00"},
+    ):
+        for path in ("/api/v1/audit", "/api/v1/audit/summary", "/api/v1/audit/tools", "/api/v1/audit/verify"):
+            assert viewer.get(path, params=query).status_code in {200, 422}, (path, query)
+    assert viewer.get("/api/v1/audit/verify", params={"stream": "\x00"}).status_code in {200, 422}
+    assert viewer.get("/api/v1/events", params={"execution": "\x00"}).status_code in {200, 422}
