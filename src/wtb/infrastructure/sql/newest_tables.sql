@@ -165,7 +165,7 @@ CREATE TABLE wtb_events (
 	severity TEXT NOT NULL, 
 	at_us BIGINT NOT NULL, 
 	data TEXT NOT NULL, 
-	hash BLOB NOT NULL, 
+	hash BLOB NOT NULL, xid BIGINT DEFAULT '0' NOT NULL, 
 	CONSTRAINT wtb_events_sequence UNIQUE (stream, sequence)
 );
 CREATE TABLE wtb_executions (
@@ -398,6 +398,7 @@ CREATE INDEX wtb_checkpoints_parent ON wtb_checkpoints (parent_id);
 CREATE INDEX wtb_checkpoints_step ON wtb_checkpoints (execution_id, step);
 CREATE INDEX wtb_commands_status ON wtb_commands (status, created_at_us);
 CREATE INDEX wtb_deliveries_due ON wtb_deliveries (status, next_at_us);
+CREATE INDEX wtb_events_feed ON wtb_events (xid, position) WHERE xid > 0;
 CREATE INDEX wtb_executions_created ON wtb_executions (created_at_us);
 CREATE INDEX wtb_executions_status ON wtb_executions (status, created_at_us);
 CREATE INDEX wtb_executions_workflow ON wtb_executions (workflow_name, created_at_us);
