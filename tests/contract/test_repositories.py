@@ -1,5 +1,6 @@
 """Every storage keeps the contracts of the repositories."""
 
+from wtb.testing.background_jobs import BackgroundJobRepositoryContract
 from wtb.testing.baselines import BaselineRepositoryContract
 from wtb.testing.batches import BatchRepositoryContract
 from wtb.testing.evaluations import EvaluationRepositoryContract
@@ -15,6 +16,7 @@ from wtb.testing.repositories import (
     WorkflowRepositoryContract,
 )
 from wtb.testing.tool_calls import ToolCallRepositoryContract
+from wtb.testing.webhooks import DeliveryRepositoryContract, WebhookRepositoryContract
 
 
 class TestWorkflowRepository(WorkflowRepositoryContract): ...
@@ -54,3 +56,12 @@ class TestLimitRepository(LimitRepositoryContract): ...
 
 
 class TestPendingWriteRepository(PendingWriteRepositoryContract): ...
+
+
+class TestBackgroundJobRepository(BackgroundJobRepositoryContract): ...
+
+
+class TestWebhookRepository(WebhookRepositoryContract): ...
+
+
+class TestDeliveryRepository(DeliveryRepositoryContract): ...

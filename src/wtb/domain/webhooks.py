@@ -21,7 +21,7 @@ from wtb.domain.events import RecordedEvent
 WebhookId = NewType("WebhookId", str)
 Address = IPv4Address | IPv6Address
 
-SECRET_PREFIX = "whsec_"  # noqa: S105  the usual prefix of a secret, not a secret
+SECRET_PREFIX = "whsec_"
 SECRET_BYTES = 32
 MOST_WEBHOOKS = 100
 LONGEST_URL = 2_000
@@ -159,22 +159,26 @@ def checked_url(url: str, *, to_private: bool) -> str:
 
 
 def _problem(url: str, schemes: tuple[str, ...]) -> str | None:
-    if len(url) > LONGEST_URL:
-        return f"it is longer than {LONGEST_URL} characters"
-    if not url.isascii() or not url.isprintable() or " " in url:
-        return "it holds spaces or characters beyond ASCII; write them in their encoded form"
+    """Return the first fault of an address."""
     try:
         parts = urlsplit(url)
-        parts.port  # noqa: B018  raises if it is no number
+        port = parts.port
     except ValueError as error:
         return str(error)
-    if parts.scheme not in schemes:
-        return f"it must begin with {' or '.join(f'{scheme}://' for scheme in schemes)}"
-    if parts.username is not None or parts.password is not None:
-        return "it holds a name or a password; requests are signed instead"
-    if not parts.hostname:
-        return "it names no host"
-    return "it holds a #fragment, which is never sent" if parts.fragment else None
+    faults = {
+        f"it is longer than {LONGEST_URL} characters": len(url) > LONGEST_URL,
+        "it holds spaces or characters beyond ASCII; write them in their encoded form": not _is_plain(url),
+        f"it must begin with {' or '.join(f'{scheme}://' for scheme in schemes)}": parts.scheme not in schemes,
+        "it holds a name or a password; requests are signed instead": "@" in parts.netloc,
+        "it names no host": not parts.hostname,
+        "its port is 0": port == 0,
+        "it holds a #fragment, which is never sent": bool(parts.fragment),
+    }
+    return next((fault for fault, is_so in faults.items() if is_so), None)
+
+
+def _is_plain(url: str) -> bool:
+    return url.isascii() and url.isprintable() and " " not in url
 
 
 _NAT64 = IPv6Network("64:ff9b::/96")

@@ -4,6 +4,7 @@ These laws hold for all ports: an implementation is safe to use from several thr
 changes a value after it was returned; foreign exceptions never pass through.
 """
 
+from wtb.domain.ports.background import BackgroundJobRepository
 from wtb.domain.ports.batches import (
     BaselineRepository,
     BatchRepository,
@@ -30,9 +31,11 @@ from wtb.domain.ports.storage import CheckpointCounts, Pages, Storage, UnitOfWor
 from wtb.domain.ports.system import Clock, Codec, Conditions, DependencyObserver, Ids, Owners
 from wtb.domain.ports.telemetry import NO_TELEMETRY, Measure, Telemetry, measured
 from wtb.domain.ports.upkeep import FolderCare, Garbage, Inspected, Inspection, SurveyedFolder, Swept
+from wtb.domain.ports.webhooks import DeliveryRepository, SentRequest, WebhookRepository, WebhookSender
 
 __all__ = [
     "NO_TELEMETRY",
+    "BackgroundJobRepository",
     "BaselineRepository",
     "BatchRepository",
     "BranchRepository",
@@ -42,6 +45,7 @@ __all__ = [
     "Clock",
     "Codec",
     "Conditions",
+    "DeliveryRepository",
     "DependencyObserver",
     "Environment",
     "EvaluationRepository",
@@ -68,6 +72,7 @@ __all__ = [
     "Pages",
     "RollbackRepository",
     "ScannedFolder",
+    "SentRequest",
     "Storage",
     "StoredObject",
     "Subscription",
@@ -76,6 +81,8 @@ __all__ = [
     "Telemetry",
     "ToolCallRepository",
     "UnitOfWork",
+    "WebhookRepository",
+    "WebhookSender",
     "WorkflowRepository",
     "WorkflowUse",
     "measured",

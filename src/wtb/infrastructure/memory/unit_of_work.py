@@ -7,6 +7,7 @@ from datetime import datetime
 from wtb.domain.ports import Clock, Codec, EventBus
 from wtb.infrastructure.checkpoints.store import DeltaCheckpointStore, HistorySources
 from wtb.infrastructure.files.commits import DeltaFileCommits
+from wtb.infrastructure.memory.background_jobs import MemoryBackgroundJobRepository
 from wtb.infrastructure.memory.baselines import MemoryBaselineRepository
 from wtb.infrastructure.memory.batches import MemoryBatchRepository, MemoryNodeCacheRepository
 from wtb.infrastructure.memory.checkpoint_rows import MemoryCheckpointRows
@@ -27,6 +28,7 @@ from wtb.infrastructure.memory.rollbacks import MemoryRollbackRepository
 from wtb.infrastructure.memory.tables import MemoryTransaction, Table, Tables
 from wtb.infrastructure.memory.tool_calls import MemoryToolCallRepository
 from wtb.infrastructure.memory.upkeep_rows import MemoryUpkeepRows
+from wtb.infrastructure.memory.webhooks import MemoryDeliveryRepository, MemoryWebhookRepository
 from wtb.infrastructure.unit_of_work import StorageParts, TransactionalUnitOfWork
 
 
@@ -59,6 +61,9 @@ class MemoryStorage(StorageParts):
                 lambda stored: (stored[0].execution_id, stored[0].checkpoint_id),
             ),
             requests=Table(),
+            background_jobs=Table(),
+            webhooks=Table(),
+            deliveries=Table(lambda delivery: delivery.webhook_id),
             events=Table(lambda event: event.stream),
             stream_ends=Table(),
             counters=Table(),
@@ -87,6 +92,9 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
     observations: MemoryObservationRepository
     limits: MemoryLimitRepository
     pending_writes: MemoryPendingWriteRepository
+    background_jobs: MemoryBackgroundJobRepository
+    webhooks: MemoryWebhookRepository
+    deliveries: MemoryDeliveryRepository
     events: MemoryEventLog
     checkpoints: DeltaCheckpointStore
     files: DeltaFileCommits
@@ -120,6 +128,9 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
         self.cache = MemoryNodeCacheRepository(transaction, self._storage.codec)
         self.observations = MemoryObservationRepository(transaction)
         self.limits = MemoryLimitRepository(transaction)
+        self.background_jobs = MemoryBackgroundJobRepository(transaction)
+        self.webhooks = MemoryWebhookRepository(transaction)
+        self.deliveries = MemoryDeliveryRepository(transaction)
         self.events = MemoryEventLog(transaction, self._storage.codec)
         self.pending_writes = MemoryPendingWriteRepository(transaction, self._storage.codec)
         rows = MemoryCheckpointRows(transaction)
