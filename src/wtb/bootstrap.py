@@ -38,6 +38,10 @@ from wtb.application.runs.recorder import Recorder
 from wtb.application.runs.reversals import Reversals
 from wtb.application.runs.run_creator import RunCreator
 from wtb.application.runs.run_limits import RunLimits
+from wtb.application.server.background_jobs import BackgroundJobs
+from wtb.application.server.upkeep_jobs import UpkeepJobs
+from wtb.application.server.webhook_outbox import WebhookOutbox
+from wtb.application.server.webhooks import Webhooks
 from wtb.application.time_travel.comparison import CheckpointComparison
 from wtb.application.time_travel.replay import Replayer
 from wtb.application.time_travel.rollback_executor import RollbackExecutor
@@ -45,7 +49,9 @@ from wtb.application.time_travel.run_editor import RunEditor
 from wtb.application.time_travel.take_back import TakeBack
 from wtb.application.time_travel.time_travel import TimeTravel
 from wtb.application.tool_registry import TOOLS
+from wtb.application.upkeep.abandoned_runs import AbandonedRuns
 from wtb.application.upkeep.integrity import Integrity
+from wtb.application.upkeep.light_check import LightCheck
 from wtb.application.upkeep.retention import Retention
 from wtb.application.upkeep.workspace_collection import WorkspaceCollection
 from wtb.application.workspaces import Workspaces
@@ -89,6 +95,7 @@ from wtb.infrastructure.state_adapters.native import NativeEngine
 from wtb.infrastructure.system import SystemClock, Uuid7Ids, login_name
 from wtb.infrastructure.upkeep.garbage import SweptGarbage
 from wtb.infrastructure.upkeep.inspection import StoredInspection
+from wtb.infrastructure.webhook_sender import PinnedSender
 from wtb.settings import Preset, Settings, load_settings, settings_data
 
 if TYPE_CHECKING:  # loading SQLAlchemy takes a third of a command's start-up time, so it is imported where it is used
@@ -165,6 +172,9 @@ class Services(_Parts):
     retention: Retention
     collection: WorkspaceCollection
     integrity: Integrity
+    light_check: LightCheck
+    webhooks: Webhooks
+    background: BackgroundJobs
     queries: Queries
 
     def check_schema(self) -> str | None:
@@ -222,6 +232,8 @@ def bootstrap(
         limits=parts.run_limits,
     )
     scoring = Scoring(parts.storage, parts.clock, parts.codec, evaluation, map_in_threads)
+    retention, collection, light_check = _retention(parts), _collection(parts), LightCheck(parts.storage)
+    sender = PinnedSender(to_private=settings.server.webhooks_to_private_addresses)
     return Services(
         **vars(parts),
         controller=controller,
@@ -234,9 +246,12 @@ def bootstrap(
         baselines=Baselines(parts.storage, parts.clock, parts.ids, user=parts.user),
         scoring=scoring,
         run_scoring=RunScoring(parts.storage, parts.clock, parts.ids, parts.codec, evaluation, user=parts.user),
-        retention=_retention(parts),
-        collection=_collection(parts),
+        retention=retention,
+        collection=collection,
         integrity=_integrity(parts),
+        light_check=light_check,
+        webhooks=Webhooks(parts.storage, parts.clock, parts.ids, sender),
+        background=_background(parts, retention, collection, light_check, sender),
         queries=Queries(parts.storage, parts.clock, parts.owners),
     )
 
@@ -454,6 +469,19 @@ def _integrity(parts: _Parts) -> Integrity:
         grace=parts.grace,
         user=parts.user,
     )
+
+
+def _background(
+    parts: _Parts, retention: Retention, collection: WorkspaceCollection, check: LightCheck, sender: PinnedSender
+) -> BackgroundJobs:
+    abandoned = AbandonedRuns(parts.storage, parts.clock, parts.owners, user=parts.user)
+    intervals = parts.settings.server.background.intervals
+    outbox = WebhookOutbox(parts.storage, parts.clock, sender, parts.masker)
+    plans = [
+        *UpkeepJobs(parts.storage, retention, collection, abandoned, check).plans(intervals),
+        outbox.plan(intervals["webhooks"]),
+    ]
+    return BackgroundJobs(parts.storage, parts.clock, parts.owners, parts.masker, plans)
 
 
 def _inspection(parts: _Parts) -> StoredInspection:

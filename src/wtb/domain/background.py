@@ -68,8 +68,8 @@ class BackgroundJob:
 
     def taken(self, me: str, now: datetime) -> BackgroundJob:
         """Return the job as this server's, with a new token."""
-        lease = {"owner": me, "token": self.token + 1, "expires_at": now + JOB_LEASE}
-        return replace(self, **lease, last_started_at=now, requested_by=None)
+        until = now + JOB_LEASE
+        return replace(self, owner=me, token=self.token + 1, expires_at=until, last_started_at=now, requested_by=None)
 
     def renewed(self, token: int, now: datetime) -> BackgroundJob:
         """Return the job with a longer lease; raise LeaseLost if another server has taken it."""
@@ -90,6 +90,11 @@ class BackgroundJob:
         return replace(
             self, owner=None, expires_at=None, last_ended_at=now, last_error=error, figures=figures, notes=notes
         )
+
+    def given_back(self, token: int, *, notes: Mapping[str, Any]) -> BackgroundJob:
+        """Return the job without an owner, as due as before: the server stops before the run has ended."""
+        self._check(token)
+        return replace(self, owner=None, expires_at=None, notes=notes)
 
     def _check(self, token: int) -> None:
         if self.token != token or self.owner is None:

@@ -130,6 +130,12 @@ def message(event: RecordedEvent) -> bytes:
     return json.dumps(data, separators=(",", ":")).encode()
 
 
+def trial_message(webhook: Webhook, now: datetime) -> bytes:
+    """Return the body of a request that tells of nothing, so that somebody can see whether it arrives."""
+    data = {"type": "webhook.test", "timestamp": now.isoformat(), "data": {"webhook": webhook.id}}
+    return json.dumps(data, separators=(",", ":")).encode()
+
+
 def signed_headers(secret: str, id: str, at: datetime, body: bytes) -> Mapping[str, str]:
     """Return the headers of a signed request, as Standard Webhooks says: HMAC-SHA256 over id, time and body."""
     timestamp = str(int(at.timestamp()))

@@ -13,6 +13,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 
@@ -56,12 +57,11 @@ class PinnedSender:
         self._tls = tls
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
-        self._is_ended = False
 
     def refusal(self, url: str) -> str | None:
         try:
             self._addresses(urlsplit(checked_url(url, to_private=self._to_private)))
-        except (_Refused, InvalidInput) as error:
+        except (_Refused, ValueError) as error:
             return str(error)
         except OSError:
             return None  # a name that leads nowhere yet may lead somewhere later, and is checked again then
@@ -80,7 +80,6 @@ class PinnedSender:
 
     def abort(self) -> None:
         with self._lock:
-            self._is_ended = True
             sockets = list(self._open)
         for each in sockets:
             _shut(each)
@@ -103,41 +102,46 @@ class PinnedSender:
         self, parts: SplitResult, addresses: Sequence[Address], headers: Mapping[str, str], body: bytes
     ) -> SentRequest:
         deadline = time.monotonic() + self._timeout_s
-        with self._connected(parts, addresses, deadline) as open_socket:
-            connection = http.client.HTTPConnection(parts.hostname or "", _port(parts))
-            connection.sock = open_socket
-            # A receiver may send a byte now and then for ever: each of them would begin the socket's timeout anew.
-            end = threading.Timer(max(deadline - time.monotonic(), 0.0), _shut, [open_socket])
-            end.daemon = True
-            end.start()
+        with self._connected(parts, addresses, deadline) as used:
             try:
-                connection.request("POST", _target(parts), body, {"Host": _host(parts), **headers})
+                if isinstance(used, ssl.SSLSocket):
+                    used.do_handshake()
+                connection = http.client.HTTPConnection(parts.hostname or "", _port(parts))
+                connection.sock = used
+                connection.request("POST", _target(parts), body, {"Host": parts.netloc, **headers})
                 answer = connection.getresponse()
                 said = b"" if 200 <= answer.status < 300 else answer.read(_SHOWN_BYTES)
             except (OSError, http.client.HTTPException) as error:
                 if time.monotonic() >= deadline:
                     raise TimeoutError from error
                 raise
-            finally:
-                end.cancel()
         return _result(answer.status, said)
 
     @contextlib.contextmanager
     def _connected(self, parts: SplitResult, addresses: Sequence[Address], deadline: float) -> Iterator[socket.socket]:
-        """Connect to the first of the checked addresses that takes it; with TLS, check the name's certificate."""
-        raw = self._any_of(addresses, _port(parts), deadline)
-        used = raw
+        """Connect to the first of the checked addresses that takes it, until the deadline or an abort at the latest.
+
+        A receiver may send a byte now and then for ever: each of them would begin the socket's own timeout anew.
+        """
+        used = self._any_of(addresses, _port(parts), deadline)
+        if parts.scheme == "https":
+            used = self._context.wrap_socket(used, server_hostname=parts.hostname, do_handshake_on_connect=False)
+        end = threading.Timer(max(deadline - time.monotonic(), 0.0), _shut, [used])
+        end.daemon = True
+        end.start()
         try:
-            self._keep(raw)
-            if parts.scheme == "https":
-                used = self._tls().wrap_socket(raw, server_hostname=parts.hostname)
-                self._keep(used)
+            with self._lock:
+                self._open.add(used)
             yield used
         finally:
+            end.cancel()
             with self._lock:
-                self._open -= {raw, used}
+                self._open.discard(used)
             used.close()
-            raw.close()
+
+    @cached_property
+    def _context(self) -> ssl.SSLContext:
+        return self._tls()
 
     def _any_of(self, addresses: Sequence[Address], port: int, deadline: float) -> socket.socket:
         problem: OSError = TimeoutError()
@@ -151,20 +155,9 @@ class PinnedSender:
                 problem = error
         raise problem
 
-    def _keep(self, open_socket: socket.socket) -> None:
-        with self._lock:
-            if self._is_ended:
-                raise _Refused("this server is being stopped")
-            self._open.add(open_socket)
-
 
 def _port(parts: SplitResult) -> int:
     return parts.port or (443 if parts.scheme == "https" else 80)
-
-
-def _host(parts: SplitResult) -> str:
-    """Return the Host header: the name as the address has it, and the port if it is not the usual one."""
-    return parts.netloc
 
 
 def _target(parts: SplitResult) -> str:
@@ -172,7 +165,7 @@ def _target(parts: SplitResult) -> str:
 
 
 def _shut(open_socket: socket.socket) -> None:
-    """End a connection whatever another thread does with it. Not the method of a TLS socket, which is for its thread."""
+    """End a connection that another thread uses; the method of a TLS socket itself is only for its own thread."""
     with contextlib.suppress(OSError):
         socket.socket.shutdown(open_socket, socket.SHUT_RDWR)
 

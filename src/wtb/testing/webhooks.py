@@ -30,8 +30,7 @@ class WebhookRepositoryContract(StoryFixtures):
     """What every repository of webhooks does."""
 
     def test_a_webhook_comes_back_as_it_was_added(self, storage: Storage) -> None:
-        for webhook in (_FULL, _WEBHOOK):
-            _write(storage, lambda uow, webhook=webhook: uow.webhooks.add(webhook))
+        _add(storage, _FULL, _WEBHOOK)
         assert _read(storage, lambda uow: uow.webhooks.get(_TWO)) == _FULL
         assert _read(storage, lambda uow: uow.webhooks.list_webhooks()) == (_WEBHOOK, _FULL)
 
@@ -43,7 +42,7 @@ class WebhookRepositoryContract(StoryFixtures):
 
     def test_a_cursor_moves_only_from_where_the_caller_saw_it(self, storage: Storage) -> None:
         """Two servers that look at once must not note the same events, nor skip any."""
-        _write(storage, lambda uow: uow.webhooks.add(_WEBHOOK))
+        _add(storage, _WEBHOOK)
         assert _write(storage, lambda uow: uow.webhooks.move(_ONE, "3", since=None))
         assert not _write(storage, lambda uow: uow.webhooks.move(_ONE, "4", since=None))
         assert _write(storage, lambda uow: uow.webhooks.move(_ONE, "9", since="3"))
@@ -51,9 +50,8 @@ class WebhookRepositoryContract(StoryFixtures):
         assert _read(storage, lambda uow: uow.webhooks.get(_ONE)).cursor == "9"
 
     def test_a_deleted_webhook_takes_its_deliveries_with_it(self, storage: Storage) -> None:
-        for webhook in (_WEBHOOK, _FULL):
-            _write(storage, lambda uow, webhook=webhook: uow.webhooks.add(webhook))
-            _write(storage, lambda uow, id=webhook.id: uow.deliveries.add(replace(_DELIVERY, webhook_id=id)))
+        _add(storage, _WEBHOOK, _FULL)
+        _write(storage, lambda uow: uow.deliveries.add(_DELIVERY, replace(_DELIVERY, webhook_id=_TWO)))
         _write(storage, lambda uow: uow.webhooks.delete(_ONE))
         assert _read(storage, lambda uow: uow.deliveries.count_pending(_ONE)) == 0
         assert _read(storage, lambda uow: uow.deliveries.count_pending(_TWO)) == 1
@@ -107,17 +105,21 @@ class DeliveryRepositoryContract(StoryFixtures):
 
     def test_old_deliveries_are_dropped_by_status(self, storage: Storage) -> None:
         hour = timedelta(hours=1)
-        for position, status, ended_at in (
-            (1, DeliveryStatus.DELIVERED, _NOON - hour),
-            (2, DeliveryStatus.DELIVERED, _NOON),
-            (3, DeliveryStatus.DEAD, _NOON - hour),
-        ):
-            made = replace(_DELIVERY, position=position, status=status, next_at=None, ended_at=ended_at)
-            _write(storage, lambda uow, made=made: uow.deliveries.add(made))
-        _write(storage, lambda uow: uow.deliveries.add(replace(_DELIVERY, position=4)))
+        old = replace(_DELIVERY, status=DeliveryStatus.DELIVERED, next_at=None, ended_at=_NOON - hour)
+        dead = replace(old, status=DeliveryStatus.DEAD, position=3)
+        new = replace(old, ended_at=_NOON, position=2)
+        made = (replace(old, position=1), new, dead, replace(_DELIVERY, position=4))
+        _write(storage, lambda uow: uow.deliveries.add(*made))
         assert _write(storage, lambda uow: uow.deliveries.drop(DeliveryStatus.DELIVERED, ended_before=_NOON)) == 1
         left = _read(storage, lambda uow: uow.deliveries.list_deliveries(_ONE, limit=10))
         assert [each.position for each in left] == [4, 3, 2]
+
+
+def _add(storage: Storage, *webhooks: Webhook) -> None:
+    with storage.unit_of_work() as uow:
+        for webhook in webhooks:
+            uow.webhooks.add(webhook)
+        uow.commit()
 
 
 def _due(storage: Storage, now: datetime, limit: int) -> list[int]:

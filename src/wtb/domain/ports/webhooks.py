@@ -95,5 +95,5 @@ class WebhookSender(Protocol):
         ...
 
     def abort(self) -> None:
-        """End all requests under way, and refuse new ones."""
+        """End all requests under way; their results say that they failed."""
         ...
