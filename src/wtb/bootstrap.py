@@ -9,6 +9,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -38,10 +39,8 @@ from wtb.application.runs.recorder import Recorder
 from wtb.application.runs.reversals import Reversals
 from wtb.application.runs.run_creator import RunCreator
 from wtb.application.runs.run_limits import RunLimits
-from wtb.application.server.background_jobs import BackgroundJobs
-from wtb.application.server.upkeep_jobs import UpkeepJobs
-from wtb.application.server.webhook_outbox import WebhookOutbox
-from wtb.application.server.webhooks import Webhooks
+from wtb.application.server.sign_ins import SignIns
+from wtb.application.server.tokens import Tokens
 from wtb.application.time_travel.comparison import CheckpointComparison
 from wtb.application.time_travel.replay import Replayer
 from wtb.application.time_travel.rollback_executor import RollbackExecutor
@@ -49,9 +48,7 @@ from wtb.application.time_travel.run_editor import RunEditor
 from wtb.application.time_travel.take_back import TakeBack
 from wtb.application.time_travel.time_travel import TimeTravel
 from wtb.application.tool_registry import TOOLS
-from wtb.application.upkeep.abandoned_runs import AbandonedRuns
 from wtb.application.upkeep.integrity import Integrity
-from wtb.application.upkeep.light_check import LightCheck
 from wtb.application.upkeep.retention import Retention
 from wtb.application.upkeep.workspace_collection import WorkspaceCollection
 from wtb.application.workspaces import Workspaces
@@ -95,14 +92,19 @@ from wtb.infrastructure.state_adapters.native import NativeEngine
 from wtb.infrastructure.system import SystemClock, Uuid7Ids, login_name
 from wtb.infrastructure.upkeep.garbage import SweptGarbage
 from wtb.infrastructure.upkeep.inspection import StoredInspection
-from wtb.infrastructure.webhook_sender import PinnedSender
 from wtb.settings import Preset, Settings, load_settings, settings_data
 
-if TYPE_CHECKING:  # loading SQLAlchemy takes a third of a command's start-up time, so it is imported where it is used
+# Loading SQLAlchemy takes a third of a command's start-up time, so it is imported where it is used; and so is what only
+# servers use.
+if TYPE_CHECKING:
+    from wtb.application.server.background_jobs import BackgroundJobs
+    from wtb.application.server.webhooks import Webhooks
+    from wtb.application.upkeep.light_check import LightCheck
     from wtb.infrastructure.memory.unit_of_work import MemoryStorage
     from wtb.infrastructure.sql.database import Database
     from wtb.infrastructure.sql.sqlite import SqliteDatabase
     from wtb.infrastructure.sql.unit_of_work import SqlStorage
+    from wtb.infrastructure.webhook_sender import PinnedSender
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,10 +174,35 @@ class Services(_Parts):
     retention: Retention
     collection: WorkspaceCollection
     integrity: Integrity
-    light_check: LightCheck
-    webhooks: Webhooks
-    background: BackgroundJobs
     queries: Queries
+    tokens: Tokens
+    sign_ins: SignIns
+
+    @cached_property
+    def light_check(self) -> LightCheck:
+        """Checks a part of the store at a time."""
+        from wtb.application.upkeep.light_check import LightCheck
+
+        return LightCheck(self.storage)
+
+    @cached_property
+    def webhook_sender(self) -> PinnedSender:
+        """Sends requests to webhooks."""
+        from wtb.infrastructure.webhook_sender import PinnedSender
+
+        return PinnedSender(to_private=self.settings.server.webhooks_to_private_addresses)
+
+    @cached_property
+    def webhooks(self) -> Webhooks:
+        """What people do with webhooks."""
+        from wtb.application.server.webhooks import Webhooks
+
+        return Webhooks(self.storage, self.clock, self.ids, self.webhook_sender)
+
+    @cached_property
+    def background(self) -> BackgroundJobs:
+        """What a server does beside requests; it starts and stops it."""
+        return _background(self)
 
     def check_schema(self) -> str | None:
         """Return the revision of the tables; None in memory. Raise if they are no longer what this version needs."""
@@ -232,8 +259,6 @@ def bootstrap(
         limits=parts.run_limits,
     )
     scoring = Scoring(parts.storage, parts.clock, parts.codec, evaluation, map_in_threads)
-    retention, collection, light_check = _retention(parts), _collection(parts), LightCheck(parts.storage)
-    sender = PinnedSender(to_private=settings.server.webhooks_to_private_addresses)
     return Services(
         **vars(parts),
         controller=controller,
@@ -246,13 +271,12 @@ def bootstrap(
         baselines=Baselines(parts.storage, parts.clock, parts.ids, user=parts.user),
         scoring=scoring,
         run_scoring=RunScoring(parts.storage, parts.clock, parts.ids, parts.codec, evaluation, user=parts.user),
-        retention=retention,
-        collection=collection,
+        retention=_retention(parts),
+        collection=_collection(parts),
         integrity=_integrity(parts),
-        light_check=light_check,
-        webhooks=Webhooks(parts.storage, parts.clock, parts.ids, sender),
-        background=_background(parts, retention, collection, light_check, sender),
         queries=Queries(parts.storage, parts.clock, parts.owners),
+        tokens=Tokens(parts.storage, parts.clock),
+        sign_ins=SignIns(parts.storage, parts.clock),
     )
 
 
@@ -471,17 +495,19 @@ def _integrity(parts: _Parts) -> Integrity:
     )
 
 
-def _background(
-    parts: _Parts, retention: Retention, collection: WorkspaceCollection, check: LightCheck, sender: PinnedSender
-) -> BackgroundJobs:
-    abandoned = AbandonedRuns(parts.storage, parts.clock, parts.owners, user=parts.user)
-    intervals = parts.settings.server.background.intervals
-    outbox = WebhookOutbox(parts.storage, parts.clock, sender, parts.masker)
-    plans = [
-        *UpkeepJobs(parts.storage, retention, collection, abandoned, check).plans(intervals),
-        outbox.plan(intervals["webhooks"]),
-    ]
-    return BackgroundJobs(parts.storage, parts.clock, parts.owners, parts.masker, plans)
+def _background(services: Services) -> BackgroundJobs:
+    from wtb.application.server.background_jobs import BackgroundJobs
+    from wtb.application.server.upkeep_jobs import UpkeepJobs
+    from wtb.application.server.webhook_outbox import WebhookOutbox
+    from wtb.application.upkeep.abandoned_runs import AbandonedRuns
+
+    storage, clock, owners, masker = services.storage, services.clock, services.owners, services.masker
+    intervals = services.settings.server.background.intervals
+    abandoned = AbandonedRuns(storage, clock, owners, user=services.user)
+    upkeep = UpkeepJobs(storage, services.retention, services.collection, abandoned, services.light_check)
+    outbox = WebhookOutbox(storage, clock, services.webhook_sender, masker)
+    plans = [*upkeep.plans(intervals), outbox.plan(intervals["webhooks"])]
+    return BackgroundJobs(storage, clock, owners, masker, plans)
 
 
 def _inspection(parts: _Parts) -> StoredInspection:

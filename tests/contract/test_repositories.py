@@ -1,8 +1,10 @@
 """Every storage keeps the contracts of the repositories."""
 
+from wtb.testing.access import SignInRepositoryContract, TokenRepositoryContract
 from wtb.testing.background_jobs import BackgroundJobRepositoryContract
 from wtb.testing.baselines import BaselineRepositoryContract
 from wtb.testing.batches import BatchRepositoryContract
+from wtb.testing.commands import CommandRepositoryContract
 from wtb.testing.evaluations import EvaluationRepositoryContract
 from wtb.testing.execution_repository import ExecutionRepositoryContract
 from wtb.testing.limits import LimitRepositoryContract
@@ -55,6 +57,12 @@ class TestObservationRepository(ObservationRepositoryContract): ...
 class TestLimitRepository(LimitRepositoryContract): ...
 
 
+class TestTokenRepository(TokenRepositoryContract): ...
+
+
+class TestSignInRepository(SignInRepositoryContract): ...
+
+
 class TestPendingWriteRepository(PendingWriteRepositoryContract): ...
 
 
@@ -65,3 +73,6 @@ class TestWebhookRepository(WebhookRepositoryContract): ...
 
 
 class TestDeliveryRepository(DeliveryRepositoryContract): ...
+
+
+class TestCommandRepository(CommandRepositoryContract): ...

@@ -13,7 +13,9 @@ WTBError
 │   ├── WebhookNotFound
 │   ├── DeliveryNotFound
 │   ├── BackgroundJobNotFound
-│   └── ObjectNotFound
+│   ├── CommandNotFound
+│   ├── ObjectNotFound
+│   └── TokenNotFound
 ├── InvalidInput                the caller can correct it
 │   ├── InvalidWorkflow         lists every fault of the definition at once
 │   ├── InvalidCondition
@@ -161,10 +163,23 @@ class BackgroundJobNotFound(NotFound):
     noun = "background job"
 
 
+class CommandNotFound(NotFound):
+    """No accepted command has this id."""
+
+    noun = "command"
+
+
 class ObjectNotFound(NotFound):
     """The object store has no content with this digest."""
 
     noun = "object"
+
+
+class TokenNotFound(NotFound):
+    """No token has this name."""
+
+    noun = "token"
+    hint = "; `wtb token ls` lists them"
 
 
 class InvalidInput(WTBError, ValueError):

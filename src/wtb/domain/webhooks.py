@@ -39,6 +39,8 @@ UNASKED = frozenset(
         EventType.WEBHOOK_CREATED,
         EventType.WEBHOOK_DELETED,
         EventType.WEBHOOK_RETRIED,
+        EventType.TOKEN_CREATED,
+        EventType.TOKEN_REVOKED,
     }
 )
 """Events that only webhooks get which name them: they tell of the server, not of runs and batches."""
@@ -70,11 +72,10 @@ class Webhook:
     created_by: str | None = None
     created_at: datetime
 
-    def wants(self, type: EventType) -> bool:
-        """Whether it gets events of this type."""
-        if type in NEVER_SENT:
-            return False
-        return type in self.types if self.types else type not in UNASKED
+    @property
+    def wanted(self) -> frozenset[EventType]:
+        """The types of events that it gets."""
+        return (frozenset(self.types) or frozenset(EventType) - UNASKED) - NEVER_SENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

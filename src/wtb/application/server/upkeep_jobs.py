@@ -12,6 +12,7 @@ from wtb.application.upkeep.abandoned_runs import AbandonedRuns
 from wtb.application.upkeep.light_check import LightCheck
 from wtb.application.upkeep.retention import Retention
 from wtb.application.upkeep.workspace_collection import WorkspaceCollection
+from wtb.domain.commands import KEEP_REQUESTS
 from wtb.domain.errors import DamagedData, NotFound
 from wtb.domain.ports import Storage, UnitOfWork
 from wtb.domain.webhooks import DeliveryStatus
@@ -20,6 +21,9 @@ CHECK_S = 5.0
 """How long one light check takes at most."""
 _KEPT = {DeliveryStatus.DELIVERED: timedelta(days=1), DeliveryStatus.DEAD: timedelta(days=30)}
 """How long deliveries are kept, so that people can look at them."""
+
+COMMANDS_LAST = timedelta(days=7)
+"""How long ended commands are kept."""
 
 Expire = Callable[[UnitOfWork, datetime], Mapping[str, int]]
 """Deletes what has expired by a time, and returns how much of what."""
@@ -118,5 +122,15 @@ def _deliveries(uow: UnitOfWork, now: datetime) -> Mapping[str, int]:
     return {"deliveries": sum(uow.deliveries.drop(status, ended_before=now - age) for status, age in _KEPT.items())}
 
 
-EXPIRING: Sequence[Expire] = (_deliveries,)
+def _sign_ins(uow: UnitOfWork, now: datetime) -> Mapping[str, int]:
+    uow.sign_ins.delete_expired(now)
+    return {}
+
+
+def _commands(uow: UnitOfWork, now: datetime) -> Mapping[str, int]:
+    old = uow.commands.delete_old(ended_before=now - COMMANDS_LAST, requests_before=now - KEEP_REQUESTS)
+    return {"commands": old}
+
+
+EXPIRING: Sequence[Expire] = (_deliveries, _sign_ins, _commands)
 """Everything that expires."""

@@ -16,10 +16,10 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from wtb.application.server.background_jobs import JobPlan, JobRun
-from wtb.application.server.event_source import events_since
-from wtb.domain.errors import StorageError, WebhookNotFound, WTBError
+from wtb.domain.errors import CursorGone, StorageError, WebhookNotFound, WTBError
 from wtb.domain.event_catalogue import WebhookFailed
 from wtb.domain.events import Event, RecordedEvent
+from wtb.domain.feed import START, EventFilter, FeedCursor, FeedPage
 from wtb.domain.ports import Clock, SentRequest, Storage, WebhookSender
 from wtb.domain.secrets import Masker
 from wtb.domain.webhooks import Delivery, DeliveryStatus, Webhook, WebhookId, message, signed_headers
@@ -109,20 +109,30 @@ class WebhookOutbox:
 
     def note(self, webhook_id: WebhookId) -> int:
         """Note a delivery for each new event that a webhook wants, and return how many."""
-        with self._storage.unit_of_work() as uow:
+        with self._storage.unit_of_work(readonly=True) as uow:
             webhook = uow.webhooks.get(webhook_id)
             if uow.deliveries.count_pending(webhook_id) >= MOST_PENDING:
                 return 0
-            events, cursor = events_since(uow, webhook.cursor, limit=PAGE)
-            if cursor is None or cursor == webhook.cursor:
-                return 0
+            after = START if webhook.cursor is None else FeedCursor.parse(webhook.cursor)
+            try:
+                page, problem = uow.feed.read(after, wanted=EventFilter.of(webhook.wanted), limit=PAGE), None
+            except CursorGone as error:
+                page, problem = FeedPage(events=(), cursor=uow.feed.end(), is_last=True), error
+        if page.cursor == after or not self._move(webhook, page):
+            return 0
+        if problem is not None:
+            raise CursorGone(f"webhook {webhook_id} goes on with the next event: {problem}") from problem
+        return len(page.events)
+
+    def _move(self, webhook: Webhook, page: FeedPage) -> bool:
+        """Store the deliveries and the cursor in one transaction, unless another server was faster."""
+        with self._storage.unit_of_work() as uow:
             now = uow.now()
-            wanted = [_noted(webhook, event, now) for event in events if webhook.wants(event.type)]
-            if not uow.webhooks.move(webhook_id, cursor, since=webhook.cursor):
-                return 0  # another server was faster, or the webhook is gone
-            uow.deliveries.add(*wanted)
+            if not uow.webhooks.move(webhook.id, str(page.cursor), since=webhook.cursor):
+                return False
+            uow.deliveries.add(*(_noted(webhook, fed.event, now) for fed in page.events))
             uow.commit()
-        return len(wanted)
+        return True
 
     def _deliver(self, delivery: Delivery, run: JobRun, shift: _Shift) -> bool:
         """Send one event and store what became of it; return whether it was accepted."""

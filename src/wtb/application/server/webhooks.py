@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 
-from wtb.application.server.event_source import end_of_events
 from wtb.domain.errors import Conflict, InvalidInput
 from wtb.domain.event_body import EventBody
 from wtb.domain.event_catalogue import WebhookCreated, WebhookDeleted, WebhookRetried
@@ -58,7 +57,7 @@ class Webhooks:
                 url=url,
                 secret=new_secret(self._random(SECRET_BYTES)),
                 types=wanted,
-                cursor=end_of_events(uow),
+                cursor=str(uow.feed.end()),
                 created_by=by,
                 created_at=now,
             )

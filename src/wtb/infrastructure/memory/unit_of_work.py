@@ -7,11 +7,14 @@ from datetime import datetime
 from wtb.domain.ports import Clock, Codec, EventBus
 from wtb.infrastructure.checkpoints.store import DeltaCheckpointStore, HistorySources
 from wtb.infrastructure.files.commits import DeltaFileCommits
+from wtb.infrastructure.memory.access import MemorySignInRepository, MemoryTokenRepository
 from wtb.infrastructure.memory.background_jobs import MemoryBackgroundJobRepository
 from wtb.infrastructure.memory.baselines import MemoryBaselineRepository
 from wtb.infrastructure.memory.batches import MemoryBatchRepository, MemoryNodeCacheRepository
 from wtb.infrastructure.memory.checkpoint_rows import MemoryCheckpointRows
+from wtb.infrastructure.memory.commands import MemoryCommandRepository
 from wtb.infrastructure.memory.evaluations import MemoryEvaluationRepository
+from wtb.infrastructure.memory.event_feed import MemoryEventFeed
 from wtb.infrastructure.memory.file_commits import MemoryFileCommitRows
 from wtb.infrastructure.memory.limits import MemoryLimitRepository
 from wtb.infrastructure.memory.observations import MemoryObservationRepository
@@ -64,6 +67,10 @@ class MemoryStorage(StorageParts):
             background_jobs=Table(),
             webhooks=Table(),
             deliveries=Table(lambda delivery: delivery.webhook_id),
+            tokens=Table(),
+            sign_ins=Table(),
+            commands=Table(),
+            accepted_requests=Table(),
             events=Table(lambda event: event.stream),
             stream_ends=Table(),
             counters=Table(),
@@ -91,6 +98,9 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
     cache: MemoryNodeCacheRepository
     observations: MemoryObservationRepository
     limits: MemoryLimitRepository
+    tokens: MemoryTokenRepository
+    sign_ins: MemorySignInRepository
+    commands: MemoryCommandRepository
     pending_writes: MemoryPendingWriteRepository
     background_jobs: MemoryBackgroundJobRepository
     webhooks: MemoryWebhookRepository
@@ -131,7 +141,11 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
         self.background_jobs = MemoryBackgroundJobRepository(transaction)
         self.webhooks = MemoryWebhookRepository(transaction)
         self.deliveries = MemoryDeliveryRepository(transaction)
+        self.tokens = MemoryTokenRepository(transaction)
+        self.sign_ins = MemorySignInRepository(transaction)
+        self.commands = MemoryCommandRepository(transaction)
         self.events = MemoryEventLog(transaction, self._storage.codec)
+        self.feed = MemoryEventFeed(transaction, self._storage.codec)
         self.pending_writes = MemoryPendingWriteRepository(transaction, self._storage.codec)
         rows = MemoryCheckpointRows(transaction)
         sources = HistorySources(self.executions, self.branches, self.node_runs)

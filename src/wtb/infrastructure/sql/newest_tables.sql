@@ -126,6 +126,7 @@ CREATE TABLE wtb_commands (
 	owner TEXT, 
 	expires_at_us BIGINT, 
 	attempts BIGINT NOT NULL, 
+	losses BIGINT NOT NULL, 
 	result TEXT, 
 	error TEXT, 
 	PRIMARY KEY (id)
@@ -348,16 +349,15 @@ CREATE TABLE wtb_sign_ins (
 
 ;
 CREATE TABLE wtb_tokens (
-	id TEXT NOT NULL, 
 	name TEXT NOT NULL, 
 	role TEXT NOT NULL, 
 	digest BLOB NOT NULL, 
-	created_by TEXT, 
+	created_by TEXT NOT NULL, 
 	created_at_us BIGINT NOT NULL, 
 	expires_at_us BIGINT, 
 	revoked_at_us BIGINT, 
-	PRIMARY KEY (id), 
-	UNIQUE (name)
+	PRIMARY KEY (name), 
+	UNIQUE (digest)
 )
  WITHOUT ROWID
 
@@ -403,6 +403,7 @@ CREATE INDEX wtb_branches_forked_from ON wtb_branches (forked_from_id);
 CREATE UNIQUE INDEX wtb_checkpoints_name ON wtb_checkpoints (execution_id, name) WHERE name IS NOT NULL AND deleted = 0;
 CREATE INDEX wtb_checkpoints_parent ON wtb_checkpoints (parent_id);
 CREATE INDEX wtb_checkpoints_step ON wtb_checkpoints (execution_id, step);
+CREATE INDEX wtb_commands_created ON wtb_commands (created_at_us, id);
 CREATE INDEX wtb_commands_status ON wtb_commands (status, created_at_us);
 CREATE INDEX wtb_deliveries_due ON wtb_deliveries (webhook_id, status, next_at_us);
 CREATE INDEX wtb_events_feed ON wtb_events (xid, position) WHERE xid > 0;
