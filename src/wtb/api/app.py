@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
 
 from fastapi import FastAPI
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
@@ -15,6 +16,7 @@ from wtb.api.openapi import describe
 from wtb.api.origins import OriginCheck
 from wtb.api.parts import ServerParts
 from wtb.api.problems import LastResort, add_handlers
+from wtb.api.proxies import TrustedProxy
 from wtb.api.request_limits import BodyLimits
 from wtb.api.routes import ROUTERS
 from wtb.api.security_headers import SecurityHeaders
@@ -43,6 +45,7 @@ def create_app(parts: ServerParts) -> FastAPI:
     app.add_middleware(BodyLimits, parts=parts)
     app.add_middleware(AccessCheck, parts=parts)
     app.add_middleware(OriginCheck, parts=parts)
+    app.add_middleware(TrustedProxy, parts=parts)
     app.add_middleware(SecurityHeaders, parts=parts)
     app.add_middleware(LastResort)
     return app
@@ -55,5 +58,8 @@ async def _openapi(request: Request) -> JSONResponse:
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Start what works beside the requests, and stop it in the reverse order."""
-    async with AsyncExitStack():
+    background = app.state.parts.services.background
+    async with AsyncExitStack() as stack:
+        background.start()
+        stack.push_async_callback(run_in_threadpool, background.stop)
         yield

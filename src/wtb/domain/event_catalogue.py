@@ -922,7 +922,7 @@ class WebhookCreated(EventBody):
     webhook: str
     """The id of the webhook."""
     url: str
-    """The address that gets the events."""
+    """The server that gets the events. The path is left out, since it is a secret at some services."""
     types: tuple[str, ...] = ()
     """The types of events that it gets; without any, all of runs and batches."""
     by: str | None = None
@@ -937,7 +937,7 @@ class WebhookDeleted(EventBody):
     webhook: str
     """The id of the webhook."""
     url: str
-    """The address that got the events."""
+    """The server that got the events."""
     by: str | None = None
     """Who deleted it."""
 

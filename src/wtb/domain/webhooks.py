@@ -73,6 +73,12 @@ class Webhook:
     created_at: datetime
 
     @property
+    def place(self) -> str:
+        """The server that it leads to, without the path, which is a secret at some services."""
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc}"
+
+    @property
     def wanted(self) -> frozenset[EventType]:
         """The types of events that it gets."""
         return (frozenset(self.types) or frozenset(EventType) - UNASKED) - NEVER_SENT

@@ -113,6 +113,7 @@ class BackgroundJobs:
 
     def start(self) -> None:
         """Begin to look which jobs are due."""
+        self._has_ended.clear()
         self._thread = threading.Thread(target=self._keep_looking, name="wtb-background", daemon=True)
         self._thread.start()
 

@@ -63,7 +63,7 @@ class Webhooks:
             )
             uow.webhooks.add(webhook)
             names = tuple(type.value for type in wanted)
-            self._tell(uow, WebhookCreated(webhook=webhook.id, url=url, types=names, by=by))
+            self._tell(uow, WebhookCreated(webhook=webhook.id, url=webhook.place, types=names, by=by))
             uow.commit()
         return webhook
 
@@ -82,7 +82,7 @@ class Webhooks:
         with self._storage.unit_of_work() as uow:
             webhook = uow.webhooks.get(WebhookId(webhook_id))
             uow.webhooks.delete(webhook.id)
-            self._tell(uow, WebhookDeleted(webhook=webhook.id, url=webhook.url, by=by))
+            self._tell(uow, WebhookDeleted(webhook=webhook.id, url=webhook.place, by=by))
             uow.commit()
 
     def test(self, webhook_id: str) -> SentRequest:
