@@ -11,7 +11,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.webhook_receiver import Handler, Received, WebhookReceiver, accept, is_signed
+from tests.webhook_receiver import Answer, Handler, Received, WebhookReceiver, accept, is_signed
 from wtb.application.server import webhook_outbox
 from wtb.application.server.background_jobs import JobRun
 from wtb.application.server.webhook_outbox import WebhookOutbox
@@ -69,6 +69,15 @@ class Office:
 def office(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> Office:
     monkeypatch.setattr(webhook_outbox, "_LONGEST_REST_S", 0.01)
     return Office(storage)
+
+
+def hanging(hold: threading.Event) -> Answer:
+    """Return an answer that does not come before it may."""
+
+    def hang(handler: Handler, received: Received) -> None:
+        hold.wait(30)
+
+    return hang
 
 
 def until(is_so: Callable[[], object], timeout_s: float = 20.0) -> None:
@@ -186,7 +195,7 @@ def test_a_deleted_webhook_gets_nothing_more(office: Office) -> None:
 
 def test_a_receiver_that_hangs_delays_no_other(storage: Storage) -> None:
     office, hold = Office(storage, timeout_s=30), threading.Event()
-    with WebhookReceiver(lambda handler, received: hold.wait(30) and None) as stuck, WebhookReceiver() as quick:
+    with WebhookReceiver(hanging(hold)) as stuck, WebhookReceiver() as quick:
         office.webhooks.create(stuck.url, by="alice")
         office.webhooks.create(quick.url, by="alice")
         office.tell(2)
@@ -202,7 +211,7 @@ def test_a_receiver_that_hangs_delays_no_other(storage: Storage) -> None:
 
 def test_an_interrupted_request_is_no_failed_attempt_and_is_sent_again(storage: Storage) -> None:
     office, hold = Office(storage, timeout_s=30), threading.Event()
-    with WebhookReceiver(lambda handler, received: hold.wait(30) and None) as receiver:
+    with WebhookReceiver(hanging(hold)) as receiver:
         webhook = office.webhooks.create(receiver.url, by="alice")
         office.tell()
         with office.sending():
