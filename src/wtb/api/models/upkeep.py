@@ -44,7 +44,9 @@ class PruneAnswer(Answer):
     dry_run: bool
     is_complete: bool = Field(description="False if the time was over; the same request goes on then.")
     runs: int = Field(description="How many runs lose checkpoints.")
-    checkpoints: dict[str, int] = Field(description="How many checkpoints, by reason.", examples=[{"beyond the last ones": 12}])
+    checkpoints: dict[str, int] = Field(
+        description="How many checkpoints, by reason.", examples=[{"beyond the last ones": 12}]
+    )
     size_bytes: int
     workspaces: int = Field(description="How many folders of ended runs.")
     workspaces_size_bytes: int

@@ -4,12 +4,27 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from wtb.api.routes import background_jobs, health, sessions, tokens, upkeep, webhooks
+from wtb.api.routes import (
+    background_jobs,
+    commands,
+    health,
+    rollbacks,
+    run_changes,
+    sessions,
+    tokens,
+    upkeep,
+    webhooks,
+    workflows,
+)
 
 ROUTERS: tuple[APIRouter, ...] = (
     health.router,
     sessions.router,
     tokens.router,
+    workflows.router,
+    run_changes.router,
+    rollbacks.router,
+    commands.router,
     webhooks.router,
     background_jobs.router,
     upkeep.router,
