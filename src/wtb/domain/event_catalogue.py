@@ -942,7 +942,7 @@ class WebhookDeleted(EventBody):
     """Who deleted it."""
 
 
-@_event(EventType.WEBHOOK_FAILED, Severity.WARNING)
+@_event(EventType.WEBHOOK_FAILED, Severity.ERROR)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookFailed(EventBody):
     """A delivery failed at its last attempt; it is dead until somebody sends it again. Never sent to webhooks."""

@@ -71,7 +71,7 @@ class PruneAnswer(Answer):
         )
 
 
-class CheckRequest(Request):
+class LightCheckRequest(Request):
     """How long to check."""
 
     seconds: float = Field(default=5, ge=1, le=30, description="How long it may take.")
@@ -96,7 +96,7 @@ class FaultAnswer(Answer):
         return cls(kind=data["kind"], what=data["what"], problem=data["problem"], executions=list(data["runs"]))
 
 
-class CheckAnswer(Answer):
+class LightCheckAnswer(Answer):
     """What a light check found. `wtb doctor` checks everything, and repairs."""
 
     is_complete: bool = Field(description="Whether it reached the end of the store.")
@@ -105,7 +105,7 @@ class CheckAnswer(Answer):
     faults: list[FaultAnswer]
 
     @classmethod
-    def of(cls, report: LightReport) -> CheckAnswer:
+    def of(cls, report: LightReport) -> LightCheckAnswer:
         """Return a report as callers see it."""
         faults = [FaultAnswer.of(fault) for fault in report.faults]
         return cls(is_complete=report.is_complete, events=report.events, executions=report.runs, faults=faults)

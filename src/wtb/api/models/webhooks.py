@@ -55,7 +55,7 @@ class CreatedWebhookAnswer(WebhookAnswer):
         return cls(secret=webhook.secret, **_facts(webhook))
 
 
-class WebhookTestAnswer(Answer):
+class WebhookTrialAnswer(Answer):
     """What became of a test request."""
 
     is_accepted: bool = Field(description="Whether the receiver answered with a status from 200 to 299.")

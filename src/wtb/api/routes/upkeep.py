@@ -5,7 +5,14 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from wtb.api.access import Admin, Viewer
-from wtb.api.models.upkeep import CheckAnswer, CheckRequest, DoctorAnswer, FaultAnswer, PruneAnswer, PruneRequest
+from wtb.api.models.upkeep import (
+    DoctorAnswer,
+    FaultAnswer,
+    LightCheckAnswer,
+    LightCheckRequest,
+    PruneAnswer,
+    PruneRequest,
+)
 from wtb.api.parts import Parts
 from wtb.api.problems import answers
 from wtb.domain.errors import ExecutionNotFound
@@ -37,6 +44,6 @@ def last_check(parts: Parts, caller: Viewer) -> DoctorAnswer:
 
 
 @router.post("/doctor", operation_id="upkeep_check", summary="Check a part of the store now")
-def check(parts: Parts, caller: Admin, body: CheckRequest) -> CheckAnswer:
+def check(parts: Parts, caller: Admin, body: LightCheckRequest) -> LightCheckAnswer:
     """Verify events and runs from the beginning of the store, for some seconds. It changes nothing."""
-    return CheckAnswer.of(parts.services.light_check.check({}, seconds=body.seconds))
+    return LightCheckAnswer.of(parts.services.light_check.check({}, seconds=body.seconds))

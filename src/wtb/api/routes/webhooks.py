@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query
 
 from wtb.api.access import Admin
 from wtb.api.models.base import ListAnswer
-from wtb.api.models.webhooks import CreatedWebhookAnswer, DeliveryAnswer, NewWebhook, WebhookAnswer, WebhookTestAnswer
+from wtb.api.models.webhooks import CreatedWebhookAnswer, DeliveryAnswer, NewWebhook, WebhookAnswer, WebhookTrialAnswer
 from wtb.api.parts import Parts
 from wtb.api.problems import answers
 from wtb.domain.errors import Conflict, DeliveryNotFound, InvalidInput, WebhookNotFound
@@ -63,10 +63,10 @@ def delete_webhook(parts: Parts, caller: Admin, webhook_id: Id) -> None:
     summary="Send a test request",
     responses=answers(WebhookNotFound),
 )
-def test_webhook(parts: Parts, caller: Admin, webhook_id: Id) -> WebhookTestAnswer:
+def test_webhook(parts: Parts, caller: Admin, webhook_id: Id) -> WebhookTrialAnswer:
     """Send a signed request of type `webhook.test` now, once, and return what became of it."""
     sent = parts.services.webhooks.test(webhook_id)
-    return WebhookTestAnswer(is_accepted=sent.is_accepted, status=sent.status, problem=sent.problem)
+    return WebhookTrialAnswer(is_accepted=sent.is_accepted, status=sent.status, problem=sent.problem)
 
 
 @router.get(
