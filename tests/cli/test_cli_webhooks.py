@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.shell import Shell
 
-
-@pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    return Shell(tmp_path, variables={"WTB_SERVER__WEBHOOKS_TO_PRIVATE_ADDRESSES": "true"})
+SETTINGS = "[server]\nwebhooks_to_private_addresses = true\n"
 
 
-def test_a_webhook_is_added_listed_and_deleted(shell: Shell) -> None:
+def test_a_webhook_is_added_listed_and_deleted(tmp_path: Path) -> None:
+    (tmp_path / "wtb.toml").write_text(SETTINGS)
+    shell = Shell(tmp_path)
     assert "no webhook yet" in shell.wtb("webhook", "ls").stdout
     added = shell.wtb("webhook", "add", "http://127.0.0.1:9/hook", "--type", "execution.failed")
     assert added.stdout.startswith("whsec_")

@@ -7,6 +7,7 @@ from fastapi import APIRouter
 from wtb.api.routes import (
     background_jobs,
     commands,
+    events,
     health,
     rollbacks,
     run_changes,
@@ -25,6 +26,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     run_changes.router,
     rollbacks.router,
     commands.router,
+    events.router,
     webhooks.router,
     background_jobs.router,
     upkeep.router,
