@@ -143,9 +143,14 @@ class BackgroundJobs:
 
     def list_jobs(self) -> tuple[JobView, ...]:
         """Return all jobs, by name."""
+        return self._read()[0]
+
+    def _read(self) -> tuple[tuple[JobView, ...], datetime]:
+        """Return all jobs, and the time."""
         with self._storage.unit_of_work(readonly=True) as uow:
             known = {job.name: job for job in uow.background_jobs.list_jobs()}
-        return tuple(JobView(plan=plan, job=known.get(name)) for name, plan in sorted(self.plans.items()))
+            now = uow.now()
+        return tuple(JobView(plan=plan, job=known.get(name)) for name, plan in sorted(self.plans.items())), now
 
     def get(self, name: str) -> JobView:
         """Return one job; raise BackgroundJobNotFound if there is none."""
@@ -170,15 +175,10 @@ class BackgroundJobs:
         """Extend the leases of this server's runs, and begin what is due."""
         for name in list(self._running):
             self._renew(name)
-        views = self.list_jobs()
-        now = self._now()
+        views, now = self._read()
         for view in views:
             if view.plan.name not in self._running and self._is_worth_a_try(view, now):
                 self._begin(view.plan)
-
-    def _now(self) -> datetime:
-        with self._storage.unit_of_work(readonly=True) as uow:
-            return uow.now()
 
     def _is_worth_a_try(self, view: JobView, now: datetime) -> bool:
         """Whether the job may be due and free, by what was just read: taking it looks again."""

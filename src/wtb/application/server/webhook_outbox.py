@@ -101,7 +101,7 @@ class WebhookOutbox:
         """Note what is new for a webhook, and send what is due, up to the first failure."""
         with suppress(WebhookNotFound):  # deleted meanwhile: nothing more is sent
             self.note(webhook_id)
-            with self._storage.unit_of_work() as uow:  # not read-only: the time of a reader may be another one
+            with self._storage.unit_of_work(readonly=True) as uow:
                 due = uow.deliveries.list_due(webhook_id, uow.now(), limit=PAGE)
             for delivery in due:
                 if shift.has_ended.is_set() or not self._deliver(delivery, run, shift):
