@@ -16,6 +16,7 @@ from wtb.domain.execution import ABANDONED_AFTER, ExecutionStatus
 from wtb.domain.ids import ExecutionId
 from wtb.domain.retention import Reason
 from wtb.flow import Workflow
+from wtb.infrastructure.sql.unit_of_work import SqlStorage
 
 JOBS = "/api/v1/background-jobs"
 
@@ -69,6 +70,7 @@ def test_the_light_doctor_tells_of_damage_and_its_route_shows_it(
 ) -> None:
     bench.run(flow(), {})
     assert admin.post("/api/v1/upkeep/doctor", json={"seconds": 5}).json()["faults"] == []
+    assert isinstance(services.storage, SqlStorage)
     database = services.storage.database
     with database.engine.begin() as connection:
         connection.exec_driver_sql("UPDATE wtb_events SET data = '{}' WHERE type = 'execution.completed'")

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
@@ -96,6 +97,10 @@ def tell(services: Services) -> list[int]:
     return positions
 
 
+def has_more_than(count: int, received: list[Received]) -> bool:
+    return len(received) > count
+
+
 def test_every_event_is_delivered_although_servers_are_killed_again_and_again(
     settings: Settings, services: Services
 ) -> None:
@@ -110,7 +115,7 @@ def test_every_event_is_delivered_although_servers_are_killed_again_and_again(
             before = len(receiver.received)
             with Server(settings) as server:
                 positions += tell(services)
-                receiver.wait_for(lambda got, before=before: len(got) > before)
+                receiver.wait_for(partial(has_more_than, before))
                 time.sleep(random.uniform(0, 0.3))
                 server.kill()
         with Server(settings):
