@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,7 +73,8 @@ def test_a_light_check_goes_on_where_its_time_was_over(bench: Bench, monkeypatch
     for n in range(3):
         bench.run(flow(), {"n": n})
     tell(bench, 1_200)
-    place, seen, rounds = {}, 0, 0
+    place: dict[str, Any] = {}
+    seen = rounds = 0
     while True:
         stops = iter([False, True, True, True])
         report = LightCheck(bench.services.storage).check(place, seconds=30, is_stopped=lambda: next(stops))  # noqa: B023  used in this round only
