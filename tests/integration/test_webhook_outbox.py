@@ -209,6 +209,34 @@ def test_a_receiver_that_hangs_delays_no_other(storage: Storage) -> None:
         hold.set()
 
 
+def test_so_many_webhooks_are_sent_to_at_a_time_and_the_others_have_their_turn(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhook_outbox, "AT_ONCE", 1)
+    monkeypatch.setattr(webhook_outbox, "PAGE", 1)
+    under_way, most, order, lock = 0, 0, [], threading.Lock()
+
+    def note(handler: Handler, received: Received) -> None:
+        nonlocal under_way, most
+        with lock:
+            under_way += 1
+            most = max(most, under_way)
+            order.append(handler.path)
+        time.sleep(0.02)
+        with lock:
+            under_way -= 1
+        accept(handler, received)
+
+    with WebhookReceiver(note) as receiver:
+        for name in ("a", "b", "c"):
+            office.webhooks.create(f"http://127.0.0.1:{receiver.port}/{name}", by="alice")
+        office.tell(4)
+        with office.sending():
+            receiver.wait_for(lambda got: len(got) == 12)
+    assert most == 1
+    assert sorted(order[:3]) == ["/a", "/b", "/c"]
+
+
 def test_an_interrupted_request_is_no_failed_attempt_and_is_sent_again(storage: Storage) -> None:
     office, hold = Office(storage, timeout_s=30), threading.Event()
     with WebhookReceiver(hanging(hold)) as receiver:

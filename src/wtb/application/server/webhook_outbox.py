@@ -93,7 +93,7 @@ class WebhookOutbox:
         """Begin to send to every webhook that is neither served nor resting; return whether there are any."""
         with self._storage.unit_of_work(readonly=True) as uow:
             webhooks = uow.webhooks.list_webhooks()
-        for webhook in webhooks:
+        for webhook in sorted(webhooks, key=lambda webhook: shift.served_at(webhook.id)):
             shift.begin(webhook.id, partial(self._serve, webhook.id, run, shift))
         return bool(webhooks)
 
@@ -179,7 +179,12 @@ class _Shift:
         self._lock = threading.Lock()
         self._threads: dict[WebhookId, threading.Thread] = {}
         self._failures: dict[WebhookId, tuple[int, float]] = {}
+        self._served_at: dict[WebhookId, float] = {}
         self._problem: WTBError | None = None
+
+    def served_at(self, webhook_id: WebhookId) -> float:
+        """Return when a webhook was served last: whoever has waited longest comes first."""
+        return self._served_at.get(webhook_id, 0.0)
 
     def begin(self, webhook_id: WebhookId, work: Callable[[], None]) -> None:
         """Start to serve a webhook, unless it is served, it rests, or enough others are served."""
@@ -189,6 +194,7 @@ class _Shift:
                 return
             thread = threading.Thread(target=self._run, args=(webhook_id, work), name="wtb-webhook", daemon=True)
             self._threads[webhook_id] = thread
+            self._served_at[webhook_id] = time.monotonic()
             thread.start()
 
     def _run(self, webhook_id: WebhookId, work: Callable[[], None]) -> None:
