@@ -14,6 +14,7 @@ from wtb.application.queries.batch_data import BatchStatusView, batch_status
 from wtb.application.queries.batch_drivers import DrivenBatches
 from wtb.application.queries.limits import LimitView, limit_views
 from wtb.application.queries.lookup import Prefix, find_batch, find_checkpoint, find_run, find_stream, head_of
+from wtb.application.queries.run_scores import scores_of
 from wtb.application.queries.runs import RunReader, spent, used
 from wtb.application.queries.views import (
     BaselineView,
@@ -134,7 +135,7 @@ class Queries:
     def scores(self, run: str) -> RunScores:
         """Return the scores of a run."""
         with self._reading() as uow:
-            return RunScores(uow.evaluations.list_scores(find_run(uow, run).id))
+            return scores_of(uow, find_run(uow, run))
 
     def history(self, run: str) -> ExecutionHistory:
         """Return the whole history of a run."""
