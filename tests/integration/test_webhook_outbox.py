@@ -214,6 +214,7 @@ def test_so_many_webhooks_are_sent_to_at_a_time_and_the_others_have_their_turn(
 ) -> None:
     monkeypatch.setattr(webhook_outbox, "AT_ONCE", 1)
     monkeypatch.setattr(webhook_outbox, "PAGE", 1)
+    monkeypatch.setattr(webhook_outbox, "PAGES", 1)
     under_way, most, order, lock = 0, 0, [], threading.Lock()
 
     def note(handler: Handler, received: Received) -> None:

@@ -31,7 +31,9 @@ POLL_S = 1.0
 AT_ONCE = 8
 """How many webhooks are sent to at a time; each of them gets one event after the other."""
 PAGE = 100
-"""How many events are noted, or sent to one webhook, in one go."""
+"""How many events are noted for a webhook in one transaction, or read to be sent."""
+PAGES = 10
+"""How many pages are sent to one webhook before others have their turn."""
 MOST_PENDING = 1_000
 """How many deliveries to one webhook are noted ahead; further events wait in the log."""
 _LONGEST_REST_S = 60.0
@@ -98,13 +100,16 @@ class WebhookOutbox:
         return bool(webhooks)
 
     def _serve(self, webhook_id: WebhookId, run: JobRun, shift: _Shift) -> None:
-        """Note what is new for a webhook, and send what is due, up to the first failure."""
+        """Note what is new for a webhook, and send what is due: some pages, up to the first failure."""
         with suppress(WebhookNotFound):  # deleted meanwhile: nothing more is sent
-            self.note(webhook_id)
-            with self._storage.unit_of_work(readonly=True) as uow:
-                due = uow.deliveries.list_due(webhook_id, uow.now(), limit=PAGE)
-            for delivery in due:
-                if shift.has_ended.is_set() or not self._deliver(delivery, run, shift):
+            for _ in range(PAGES):
+                self.note(webhook_id)
+                with self._storage.unit_of_work(readonly=True) as uow:
+                    due = uow.deliveries.list_due(webhook_id, uow.now(), limit=PAGE)
+                for delivery in due:
+                    if shift.has_ended.is_set() or not self._deliver(delivery, run, shift):
+                        return
+                if len(due) < PAGE:
                     return
 
     def note(self, webhook_id: WebhookId) -> int:
