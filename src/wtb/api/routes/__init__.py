@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from wtb.api.routes import (
+    audit,
     background_jobs,
     commands,
     events,
@@ -27,6 +28,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     rollbacks.router,
     commands.router,
     events.router,
+    audit.router,
     webhooks.router,
     background_jobs.router,
     upkeep.router,
