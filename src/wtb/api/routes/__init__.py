@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from wtb.api.routes import audit, commands, events, health, rollbacks, run_changes, sessions, tokens, workflows
+from wtb.api.routes import (
+    audit,
+    background_jobs,
+    commands,
+    events,
+    health,
+    rollbacks,
+    run_changes,
+    sessions,
+    tokens,
+    upkeep,
+    webhooks,
+    workflows,
+)
 
 ROUTERS: tuple[APIRouter, ...] = (
     health.router,
@@ -16,5 +29,8 @@ ROUTERS: tuple[APIRouter, ...] = (
     commands.router,
     events.router,
     audit.router,
+    webhooks.router,
+    background_jobs.router,
+    upkeep.router,
 )
 """All routers. Each names its whole prefix itself."""
