@@ -23,6 +23,7 @@ from wtb.domain.ports.runs import (
     HeadMove,
     NodeRunRepository,
     RollbackRepository,
+    RunPosition,
     ToolCallRepository,
     WorkflowRepository,
 )
@@ -67,6 +68,7 @@ __all__ = [
     "Owners",
     "Pages",
     "RollbackRepository",
+    "RunPosition",
     "ScannedFolder",
     "Storage",
     "StoredObject",
