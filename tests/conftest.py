@@ -34,7 +34,14 @@ from wtb.infrastructure.sql.unit_of_work import SqlStorage
 
 # Before any of them is imported: a failing assertion in a shipped suite or in a helper of ours then shows its values.
 pytest.register_assert_rewrite(
-    "wtb.testing", "tests.crash", "tests.integration", "tests.property", "tests.shell", "tests.unit", "tests.upkeep"
+    "wtb.testing",
+    "tests.api",
+    "tests.crash",
+    "tests.integration",
+    "tests.property",
+    "tests.shell",
+    "tests.unit",
+    "tests.upkeep",
 )
 
 # Failing examples are kept in the repository's folder, whatever the current one is; git ignores them.

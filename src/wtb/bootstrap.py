@@ -167,6 +167,16 @@ class Services(_Parts):
     integrity: Integrity
     queries: Queries
 
+    def check_schema(self) -> str | None:
+        """Return the revision of the tables; None in memory. Raise if they are no longer what this version needs."""
+        database = getattr(self.storage, "database", None)
+        if database is None:
+            return None
+        from wtb.infrastructure.sql import schema
+
+        schema.check(database)
+        return schema.HEAD
+
     def close(self) -> None:
         """Deliver queued events and close connections."""
         self.heartbeat.close()

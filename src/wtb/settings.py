@@ -75,6 +75,36 @@ class RetentionSettings(BaseModel):
         )
 
 
+class ServerSettings(BaseModel):
+    """What `wtb serve` serves, to whom, and with which limits.
+
+    - `host`, `port`: where it listens. Another host than this machine needs a token and TLS.
+    - `workflows`, `batches`: references of what it may run, as `agent.py:flow`.
+    - `certificate`, `certificate_key`: files for TLS.
+    - `trusted_proxy`: the address of a proxy that does TLS instead.
+    - `allowed_hosts`: further names under which browsers reach it.
+    - `workers`: how many commands it carries out at a time.
+    - `requests_per_minute`: how many requests one token may send.
+    - `largest_body_bytes`: how large a request may be.
+    - `webhooks_to_private_addresses`: whether webhooks may go to this machine and to private networks.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8383, ge=0, le=65_535)
+    workflows: tuple[str, ...] = ()
+    batches: tuple[str, ...] = ()
+    certificate: Path | None = None
+    certificate_key: Path | None = None
+    trusted_proxy: str | None = None
+    allowed_hosts: tuple[str, ...] = ()
+    workers: int = Field(default=4, ge=1, le=256)
+    requests_per_minute: int = Field(default=600, ge=1)
+    largest_body_bytes: int = Field(default=4 << 20, ge=1_024)
+    webhooks_to_private_addresses: bool = False
+
+
 def _printable(name: str) -> str:
     name = name.strip()
     if not name or not name.isprintable():
@@ -123,6 +153,7 @@ class Settings(BaseSettings):
     - `sweep_grace_s`: unreferenced data is deleted once it has not been used for this long. It must be longer than any
       step takes to store its files.
     - `job_timeout_s`: how long a job of a batch may take in a process or on Ray, unless the batch says otherwise.
+    - `server`: what `wtb serve` serves, and to whom.
     """
 
     model_config = SettingsConfigDict(
@@ -154,6 +185,7 @@ class Settings(BaseSettings):
     judge_key: SecretStr | None = None
     sweep_grace_s: float = Field(default=3600.0, ge=0, le=31_536_000)
     job_timeout_s: float = Field(default=JOB_TIMEOUT_S, gt=0, le=31_536_000)
+    server: ServerSettings = ServerSettings()
 
     @property
     def objects_folder(self) -> Path:

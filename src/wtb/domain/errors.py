@@ -18,11 +18,20 @@ WTBError
 │   ├── InvalidStateChange      an operation that does not fit the value it meets
 │   ├── StateNotSerialisable    names the path in the state
 │   ├── MissingLibrary          an optional one; says what to install
-│   └── UnsafePath              a path that leads out of a workspace
+│   ├── UnsafePath              a path that leads out of a workspace
+│   ├── PreconditionRequired    a request must say which version it changes
+│   └── IdempotencyMismatch     the same key came with another request before
 ├── Conflict                    somebody else was first
 │   ├── AlreadyExists
 │   ├── LeaseLost
-│   └── MergeConflict           two members of a superstep changed the same path
+│   ├── MergeConflict           two members of a superstep changed the same path
+│   ├── VersionMismatch         it is no longer the version that a request named
+│   └── WorkflowNotServed       this server may not run the workflow; says the command that can
+├── AccessDenied                a server refuses the caller
+│   ├── Unauthenticated         no token or session, or one that is no longer valid
+│   ├── Forbidden               the role does not allow it, or the request comes from a foreign page
+│   └── TooManyRequests         says when to try again
+├── CursorGone                  the place in the feed of events no longer exists
 ├── CircuitOpen                 a service failed too often, and is left alone for a while
 ├── WorkerFailed                a worker process could not start or go on
 ├── EnvironmentFailed           the environment of a node could not start, or ended before the node
@@ -182,6 +191,14 @@ class UnsafePath(InvalidInput):
         super().__init__(f"the path {path!r} cannot be used: {problem}")
 
 
+class PreconditionRequired(InvalidInput):
+    """The request must say which version it changes, with If-Match."""
+
+
+class IdempotencyMismatch(InvalidInput):
+    """The same Idempotency-Key came with another request before."""
+
+
 class Conflict(WTBError):
     """Somebody else changed it first; read it again and decide again."""
 
@@ -202,6 +219,44 @@ class MergeConflict(Conflict):
         self.path = path
         self.members = (first, second)
         super().__init__(f"{first!r} and {second!r} both changed {path!r}; let one of them write elsewhere")
+
+
+class VersionMismatch(Conflict):
+    """It is no longer the version that the request named; read it again and decide again."""
+
+
+class WorkflowNotServed(Conflict):
+    """This server may not run the workflow; `command` is what to type in its folder instead."""
+
+    def __init__(self, message: str, command: str) -> None:
+        """Say what cannot be done here, and the command that does it."""
+        self.command = command
+        super().__init__(f"{message}; type `{command}` where its code is")
+
+
+class AccessDenied(WTBError):
+    """The server refuses the caller."""
+
+
+class Unauthenticated(AccessDenied):
+    """The request has no valid token or session."""
+
+
+class Forbidden(AccessDenied):
+    """The caller may not do this, or the request comes from a foreign page."""
+
+
+class TooManyRequests(AccessDenied):
+    """The caller sends too much; `retry_after_s` says when the next request is answered."""
+
+    def __init__(self, message: str, retry_after_s: int) -> None:
+        """Say what there is too much of, and how long to wait."""
+        self.retry_after_s = retry_after_s
+        super().__init__(f"{message}; try again in {retry_after_s} s")
+
+
+class CursorGone(WTBError):
+    """The feed of events no longer has the event that a cursor names; begin again without one."""
 
 
 class CircuitOpen(WTBError):

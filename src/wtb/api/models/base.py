@@ -1,0 +1,28 @@
+"""What all requests and answers share, and the shape of lists."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Item = TypeVar("Item")
+
+
+class Request(BaseModel):
+    """The body of a request. A field that it does not know is an error, so that a misspelt one is noticed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Answer(BaseModel):
+    """The body of an answer."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class ListAnswer(Answer, Generic[Item]):
+    """One page of a list."""
+
+    items: list[Item]
+    next: str | None = Field(default=None, description="The `cursor` of the next page; null if this is the last one.")

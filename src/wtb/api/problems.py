@@ -1,0 +1,198 @@
+"""Problem details (RFC 9457): every error becomes an answer here, with a stable code and never a stack trace."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Match
+from starlette.types import Receive, Scope, Send
+
+from wtb.api.models.problems import Problem
+from wtb.domain import errors
+from wtb.domain.errors import WTBError
+from wtb.domain.secrets import Masker, masked_logger
+
+MEDIA_TYPE = "application/problem+json"
+
+STATUSES: dict[type[WTBError], HTTPStatus] = {
+    errors.NotFound: HTTPStatus.NOT_FOUND,
+    errors.InvalidInput: HTTPStatus.UNPROCESSABLE_ENTITY,
+    errors.InvalidTransition: HTTPStatus.CONFLICT,
+    errors.MissingLibrary: HTTPStatus.NOT_IMPLEMENTED,
+    errors.PreconditionRequired: HTTPStatus.PRECONDITION_REQUIRED,
+    errors.Conflict: HTTPStatus.CONFLICT,
+    errors.VersionMismatch: HTTPStatus.PRECONDITION_FAILED,
+    errors.Unauthenticated: HTTPStatus.UNAUTHORIZED,
+    errors.AccessDenied: HTTPStatus.FORBIDDEN,
+    errors.TooManyRequests: HTTPStatus.TOO_MANY_REQUESTS,
+    errors.CursorGone: HTTPStatus.GONE,
+    errors.CircuitOpen: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.EnvironmentAway: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.StorageUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.StorageReplaced: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.SchemaOutdated: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.SchemaTooNew: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.WTBError: HTTPStatus.INTERNAL_SERVER_ERROR,
+}
+"""The status of an error is that of its nearest class in this table."""
+
+_CODES = {
+    HTTPStatus.NOT_FOUND: ("not-found", "this server has no such address"),
+    HTTPStatus.METHOD_NOT_ALLOWED: (
+        "method-not-allowed",
+        "this address takes other methods; the header Allow has them",
+    ),
+    HTTPStatus.BAD_REQUEST: ("bad-request", "the request cannot be read"),
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: ("body-too-large", "the body of the request is too large"),
+    HTTPStatus.INTERNAL_SERVER_ERROR: ("internal-error", "the server failed; its log says why"),
+}
+
+_MASKER = Masker()
+_logger = masked_logger(__name__)
+
+
+def status_of(error: WTBError | type[WTBError]) -> HTTPStatus:
+    """Return the HTTP status of an error."""
+    kind = error if isinstance(error, type) else type(error)
+    return next(STATUSES[base] for base in kind.__mro__ if base in STATUSES)
+
+
+def code_of(kind: type[WTBError]) -> str:
+    """Return the stable code of an error: the name of its class in kebab case."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", kind.__name__).lower()
+
+
+def problem_of(error: WTBError) -> Problem:
+    """Return an error as the problem that a caller sees."""
+    faults = getattr(error, "faults", None)
+    return _problem(
+        status_of(error),
+        code_of(type(error)),
+        _MASKER.text(str(error)),
+        faults=None if faults is None else [_MASKER.text(str(fault)) for fault in faults],
+        command=getattr(error, "command", None),
+    )
+
+
+def response_of(error: WTBError) -> Response:
+    """Return the answer for an error."""
+    headers = {}
+    if isinstance(error, errors.Unauthenticated):
+        headers["WWW-Authenticate"] = "Bearer"
+    if isinstance(error, errors.TooManyRequests):
+        headers["Retry-After"] = str(error.retry_after_s)
+    return _response(problem_of(error), headers)
+
+
+async def send_problem(error: WTBError, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a request or a WebSocket handshake with a problem, from outside of all routes."""
+    await _send(response_of(error), scope, receive, send)
+
+
+def answers(*kinds: type[WTBError]) -> dict[int | str, dict[str, Any]]:
+    """Return the documentation of the problems that a route may answer with, for its argument `responses`."""
+    found: dict[int | str, dict[str, Any]] = {}
+    for kind in kinds:
+        status = status_of(kind)
+        known = found.get(status.value)
+        codes = f"{known['description']}, `{code_of(kind)}`" if known else f"`{code_of(kind)}`"
+        found[status.value] = {"description": codes, "content": {MEDIA_TYPE: {"schema": SCHEMA}}}
+    return found
+
+
+SCHEMA = {"$ref": "#/components/schemas/Problem"}
+
+
+def add_handlers(app: FastAPI) -> None:
+    """Let an app answer every error with a problem, also those that FastAPI raises itself."""
+    app.add_exception_handler(WTBError, _own)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _foreign)
+
+
+class LastResort:
+    """Answers an error that nobody expected, logs it, and shows no stack trace. The outermost part of the app."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        has_begun = False
+
+        async def sending(message: Any) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, sending)
+        except Exception:  # logged with its traceback; the caller only learns that it happened
+            _logger.exception("%s %s failed", scope.get("method", scope["type"]), scope.get("path", ""))
+            if not has_begun and scope["type"] == "http":
+                await _response(_of_status(HTTPStatus.INTERNAL_SERVER_ERROR))(scope, receive, send)
+
+
+def _problem(status: HTTPStatus, code: str, detail: str, **more: Any) -> Problem:
+    title = code.replace("-", " ").capitalize()
+    return Problem(type=f"urn:wtb:problem:{code}", title=title, status=status.value, detail=detail, code=code, **more)
+
+
+def _of_status(status: HTTPStatus) -> Problem:
+    code, detail = _CODES.get(status, (status.phrase.lower().replace(" ", "-"), status.description or status.phrase))
+    return _problem(status, code, detail)
+
+
+def _response(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
+    data = problem.model_dump(exclude_none=True)
+    return JSONResponse(data, problem.status, headers=headers, media_type=MEDIA_TYPE)
+
+
+async def _send(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "websocket" and "websocket.http.response" not in scope.get("extensions", {}):
+        await send({"type": "websocket.close", "code": 1008, "reason": ""})
+        return
+    await response(scope, receive, send)
+
+
+async def _own(request: Request, error: Exception) -> Response:
+    assert isinstance(error, WTBError)
+    if status_of(error) == HTTPStatus.INTERNAL_SERVER_ERROR:
+        _logger.error("%s %s failed: %s", request.method, request.url.path, error)
+    return response_of(error)
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    faults = [
+        f"{'.'.join(map(str, fault['loc']))}: {_MASKER.text(str(fault['msg']).removeprefix('Value error, '))}"
+        for fault in error.errors()
+    ]
+    kind = errors.InvalidInput
+    detail = f"the request cannot be used: {'; '.join(faults)}"
+    return _response(_problem(status_of(kind), code_of(kind), detail, faults=faults))
+
+
+async def _foreign(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    status = HTTPStatus(error.status_code)
+    headers = dict(error.headers or {})
+    if status == HTTPStatus.METHOD_NOT_ALLOWED:  # Starlette names the methods of the first route with this path only
+        headers["Allow"] = ", ".join(sorted(_methods(request)))
+    return _response(_of_status(status), headers)
+
+
+def _methods(request: Request) -> set[str]:
+    found: set[str] = set()
+    for route in request.app.routes:
+        match, _ = route.matches(request.scope)
+        if match is not Match.NONE:
+            found |= getattr(route, "methods", None) or set()
+    return found
