@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import datetime
 from enum import StrEnum
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypeVar
 
 from wtb.domain.errors import InvalidInput
 from wtb.domain.events import EventType, Severity
@@ -16,24 +15,6 @@ Member = TypeVar("Member", bound=StrEnum)
 
 EVENT_NOUNS: tuple[str, ...] = tuple(dict.fromkeys(kind.partition(".")[0] for kind in EventType))
 """The nouns that events are named after, for example `node`; each stands for all its events."""
-
-
-class RunFilters(TypedDict, total=False):
-    """Which runs are listed or counted: those that fit all of these."""
-
-    statuses: Collection[ExecutionStatus]
-    workflow: str | None
-    since: datetime | None
-    """Created at this moment or later."""
-    until: datetime | None
-    """Created before this moment."""
-    created_by: str | None
-    prefix: str
-    """How their ids begin."""
-    batch: str | None
-    """The id of the batch that made them. A fork of such a run was not made by the batch."""
-    without_batches: bool
-    """Whether runs that batches made are left out."""
 
 
 def event_types(given: str | Collection[str]) -> list[EventType]:

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, Protocol, Unpack
 from wtb.domain.anchor import AnchoredCall
 from wtb.domain.checkpoint import Checkpoint, CheckpointDraft, NodeBoundary, NodeRun, Snapshot
 from wtb.domain.execution import Branch, Execution
-from wtb.domain.filters import RunFilters
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId, WorkflowId
 from wtb.domain.integrity import Fault
 from wtb.domain.rollback import CallKey, Rollback
+from wtb.domain.run_filters import RunFilters
 from wtb.domain.run_scores import RunScore
 from wtb.domain.state import StateDelta
 from wtb.domain.tools import ToolCall

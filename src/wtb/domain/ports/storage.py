@@ -9,7 +9,6 @@ from typing import NamedTuple, Protocol, Self, Unpack
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.execution import ExecutionStatus
 from wtb.domain.figures import Usage
-from wtb.domain.filters import RunFilters
 from wtb.domain.ids import CheckpointId, ExecutionId, WorkflowId
 from wtb.domain.ports.batches import (
     BaselineRepository,
@@ -30,6 +29,7 @@ from wtb.domain.ports.runs import (
     ToolCallRepository,
     WorkflowRepository,
 )
+from wtb.domain.run_filters import RunFilters
 
 
 class CheckpointCounts(NamedTuple):

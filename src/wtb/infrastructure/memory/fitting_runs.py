@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wtb.domain.execution import Execution
-from wtb.domain.filters import RunFilters
 from wtb.domain.job_origin import JobOrigin
+from wtb.domain.run_filters import RunFilters
 from wtb.infrastructure.memory.tables import MemoryTransaction
 
 

@@ -10,9 +10,9 @@ from typing import Unpack
 from wtb.domain.checkpoint import Checkpoint, NodeRun, NodeStatus
 from wtb.domain.execution import Execution, ExecutionStatus
 from wtb.domain.figures import NOTHING, Usage
-from wtb.domain.filters import RunFilters
 from wtb.domain.ids import CheckpointId, ExecutionId, WorkflowId
 from wtb.domain.ports import CheckpointCounts, Codec, WorkflowUse
+from wtb.domain.run_filters import RunFilters
 from wtb.infrastructure.checkpoints.rows import CheckpointRow, checkpoint_of
 from wtb.infrastructure.memory.checkpoint_rows import MemoryCheckpointRows
 from wtb.infrastructure.memory.fitting_runs import fitting_runs

@@ -21,10 +21,10 @@ from wtb.domain.errors import (
 )
 from wtb.domain.events import Event, EventType, RecordedEvent, Severity
 from wtb.domain.execution import Branch, Execution
-from wtb.domain.filters import RunFilters
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId, WorkflowId
 from wtb.domain.ports import Codec, HeadMove, RunPosition
 from wtb.domain.ports.events import EventNumber
+from wtb.domain.run_filters import RunFilters
 from wtb.domain.values import evolve
 from wtb.infrastructure.event_chain import (
     EventRow,

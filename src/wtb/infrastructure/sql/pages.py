@@ -8,9 +8,9 @@ from typing import Any, Unpack
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.execution import ExecutionStatus
 from wtb.domain.figures import Usage
-from wtb.domain.filters import RunFilters
 from wtb.domain.ids import CheckpointId, ExecutionId, WorkflowId
 from wtb.domain.ports import CheckpointCounts, Codec, WorkflowUse
+from wtb.domain.run_filters import RunFilters
 from wtb.infrastructure.checkpoints.rows import CheckpointRow, checkpoint_of
 from wtb.infrastructure.sql.database import Transaction
 from wtb.infrastructure.sql.mapping import mapping

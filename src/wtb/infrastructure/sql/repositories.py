@@ -19,11 +19,11 @@ from wtb.domain.errors import (
     WorkflowNotFound,
 )
 from wtb.domain.execution import Branch, Execution, ExecutionStatus, Failure, Lease, Pause
-from wtb.domain.filters import RunFilters
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, WorkflowId
 from wtb.domain.integrity import FaultKind
 from wtb.domain.job_origin import JobOrigin
 from wtb.domain.ports import HeadMove, RunPosition
+from wtb.domain.run_filters import RunFilters
 from wtb.domain.values import evolve
 from wtb.infrastructure.json_text import json_text, workflow_id_of
 from wtb.infrastructure.sql.database import Transaction
@@ -238,7 +238,9 @@ def _execution_row(execution: Execution) -> tuple[Any, ...]:
 def _batch_of(execution: Execution) -> str | None:
     """Return the id of the batch that made a run; a copy of what its metadata say, to search by."""
     origin = JobOrigin.find(execution.metadata)
-    return None if origin is None or origin.is_fork or not isinstance(origin.batch_id, str) else text_of(origin.batch_id)
+    return (
+        None if origin is None or origin.is_fork or not isinstance(origin.batch_id, str) else text_of(origin.batch_id)
+    )
 
 
 def _pause_text(execution: Execution) -> str | None:

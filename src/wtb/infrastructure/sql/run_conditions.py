@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from wtb.domain.filters import RunFilters
 from wtb.domain.ports import RunPosition
+from wtb.domain.run_filters import RunFilters
 from wtb.infrastructure.timestamps import to_us
 
 
