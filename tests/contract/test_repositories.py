@@ -2,6 +2,7 @@
 
 from wtb.testing.baselines import BaselineRepositoryContract
 from wtb.testing.batches import BatchRepositoryContract
+from wtb.testing.commands import CommandRepositoryContract
 from wtb.testing.evaluations import EvaluationRepositoryContract
 from wtb.testing.execution_repository import ExecutionRepositoryContract
 from wtb.testing.limits import LimitRepositoryContract
@@ -54,3 +55,6 @@ class TestLimitRepository(LimitRepositoryContract): ...
 
 
 class TestPendingWriteRepository(PendingWriteRepositoryContract): ...
+
+
+class TestCommandRepository(CommandRepositoryContract): ...

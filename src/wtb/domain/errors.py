@@ -11,6 +11,7 @@ WTBError
 │   ├── FileNotFound
 │   ├── BatchNotFound
 │   ├── BaselineNotFound
+│   ├── CommandNotFound
 │   └── ObjectNotFound
 ├── InvalidInput                the caller can correct it
 │   ├── InvalidWorkflow         lists every fault of the definition at once
@@ -143,6 +144,12 @@ class BaselineNotFound(NotFound):
         """Return an error that names the baselines that exist."""
         names = ", ".join(sorted(known))
         return cls(name, f"this store, which has {names}" if names else "")
+
+
+class CommandNotFound(NotFound):
+    """No accepted command has this id."""
+
+    noun = "command"
 
 
 class ObjectNotFound(NotFound):

@@ -29,6 +29,7 @@ from wtb.domain.ports.runs import (
     ToolCallRepository,
     WorkflowRepository,
 )
+from wtb.domain.ports.server import CommandRepository
 from wtb.domain.run_filters import RunFilters
 
 
@@ -164,6 +165,11 @@ class UnitOfWork(Protocol):
     @property
     def limits(self) -> LimitRepository:
         """Limits of concurrent calls, and the slots that processes hold."""
+        ...
+
+    @property
+    def commands(self) -> CommandRepository:
+        """Commands that servers have accepted."""
         ...
 
     @property

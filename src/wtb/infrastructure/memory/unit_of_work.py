@@ -10,6 +10,7 @@ from wtb.infrastructure.files.commits import DeltaFileCommits
 from wtb.infrastructure.memory.baselines import MemoryBaselineRepository
 from wtb.infrastructure.memory.batches import MemoryBatchRepository, MemoryNodeCacheRepository
 from wtb.infrastructure.memory.checkpoint_rows import MemoryCheckpointRows
+from wtb.infrastructure.memory.commands import MemoryCommandRepository
 from wtb.infrastructure.memory.evaluations import MemoryEvaluationRepository
 from wtb.infrastructure.memory.file_commits import MemoryFileCommitRows
 from wtb.infrastructure.memory.limits import MemoryLimitRepository
@@ -59,6 +60,8 @@ class MemoryStorage(StorageParts):
                 lambda stored: (stored[0].execution_id, stored[0].checkpoint_id),
             ),
             requests=Table(),
+            commands=Table(),
+            accepted_requests=Table(),
             events=Table(lambda event: event.stream),
             stream_ends=Table(),
             counters=Table(),
@@ -86,6 +89,7 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
     cache: MemoryNodeCacheRepository
     observations: MemoryObservationRepository
     limits: MemoryLimitRepository
+    commands: MemoryCommandRepository
     pending_writes: MemoryPendingWriteRepository
     events: MemoryEventLog
     checkpoints: DeltaCheckpointStore
@@ -120,6 +124,7 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
         self.cache = MemoryNodeCacheRepository(transaction, self._storage.codec)
         self.observations = MemoryObservationRepository(transaction)
         self.limits = MemoryLimitRepository(transaction)
+        self.commands = MemoryCommandRepository(transaction)
         self.events = MemoryEventLog(transaction, self._storage.codec)
         self.pending_writes = MemoryPendingWriteRepository(transaction, self._storage.codec)
         rows = MemoryCheckpointRows(transaction)

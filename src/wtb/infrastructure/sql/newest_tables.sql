@@ -121,6 +121,7 @@ CREATE TABLE wtb_commands (
 	owner TEXT, 
 	expires_at_us BIGINT, 
 	attempts BIGINT NOT NULL, 
+	losses BIGINT NOT NULL, 
 	result TEXT, 
 	error TEXT, 
 	PRIMARY KEY (id)
@@ -165,7 +166,7 @@ CREATE TABLE wtb_events (
 	severity TEXT NOT NULL, 
 	at_us BIGINT NOT NULL, 
 	data TEXT NOT NULL, 
-	hash BLOB NOT NULL, 
+	hash BLOB NOT NULL, xid BIGINT DEFAULT '0' NOT NULL, 
 	CONSTRAINT wtb_events_sequence UNIQUE (stream, sequence)
 );
 CREATE TABLE wtb_executions (
@@ -396,8 +397,10 @@ CREATE INDEX wtb_branches_forked_from ON wtb_branches (forked_from_id);
 CREATE UNIQUE INDEX wtb_checkpoints_name ON wtb_checkpoints (execution_id, name) WHERE name IS NOT NULL AND deleted = 0;
 CREATE INDEX wtb_checkpoints_parent ON wtb_checkpoints (parent_id);
 CREATE INDEX wtb_checkpoints_step ON wtb_checkpoints (execution_id, step);
+CREATE INDEX wtb_commands_created ON wtb_commands (created_at_us, id);
 CREATE INDEX wtb_commands_status ON wtb_commands (status, created_at_us);
 CREATE INDEX wtb_deliveries_due ON wtb_deliveries (status, next_at_us);
+CREATE INDEX wtb_events_feed ON wtb_events (xid, position) WHERE xid > 0;
 CREATE INDEX wtb_executions_batch ON wtb_executions (batch_id, created_at_us);
 CREATE INDEX wtb_executions_created ON wtb_executions (created_at_us);
 CREATE INDEX wtb_executions_creator ON wtb_executions (created_by, created_at_us);

@@ -14,6 +14,7 @@ from sqlalchemy import (
     DDL,
     BigInteger,
     Column,
+    ColumnElement,
     Index,
     Integer,
     LargeBinary,
@@ -24,8 +25,26 @@ from sqlalchemy import (
     event,
     text,
 )
+from sqlalchemy.ext.compiler import compiles
 
 metadata = MetaData()
+
+
+class _RecordingTransaction(ColumnElement[int]):
+    """The number of the transaction that inserts a row; on SQLite, where none is needed, 0."""
+
+    inherit_cache = True
+
+
+@compiles(_RecordingTransaction, "sqlite")
+def _none_is_needed(*_args: Any, **_options: Any) -> str:
+    return "'0'"
+
+
+@compiles(_RecordingTransaction, "postgresql")
+def _current_transaction(*_args: Any, **_options: Any) -> str:
+    return "pg_current_xact_id()::text::bigint"
+
 
 workflows = Table(
     "wtb_workflows",
@@ -230,8 +249,12 @@ events = Table(
     Column("at_us", BigInteger, nullable=False),
     Column("data", Text, nullable=False),
     Column("hash", LargeBinary, nullable=False),
+    Column("xid", BigInteger, nullable=False, server_default=_RecordingTransaction()),
     UniqueConstraint("stream", "sequence", name="wtb_events_sequence"),
+    Index("wtb_events_feed", "xid", "position", sqlite_where=text("xid > 0")),
 )
+"""`xid` is the number of the transaction that recorded the event: the feed follows it (see event_feed.py). On SQLite it
+is 0, and its index stays empty."""
 
 rollbacks = Table(
     "wtb_rollbacks",
@@ -441,9 +464,11 @@ commands = Table(
     Column("owner", Text),
     Column("expires_at_us", BigInteger),
     Column("attempts", BigInteger, nullable=False),
+    Column("losses", BigInteger, nullable=False),
     Column("result", Text),
     Column("error", Text),
     Index("wtb_commands_status", "status", "created_at_us"),
+    Index("wtb_commands_created", "created_at_us", "id"),
     sqlite_with_rowid=False,
 )
 

@@ -11,6 +11,7 @@ from wtb.infrastructure.files.commits import DeltaFileCommits
 from wtb.infrastructure.sql.baselines import SqlBaselineRepository
 from wtb.infrastructure.sql.batches import SqlBatchRepository, SqlNodeCacheRepository
 from wtb.infrastructure.sql.checkpoint_rows import SqlCheckpointRows
+from wtb.infrastructure.sql.commands import SqlCommandRepository
 from wtb.infrastructure.sql.database import Database, Transaction
 from wtb.infrastructure.sql.evaluations import SqlEvaluationRepository
 from wtb.infrastructure.sql.event_log import SqlEventLog, StreamEnds
@@ -99,6 +100,10 @@ class SqlUnitOfWork(TransactionalUnitOfWork):
     @lazy
     def limits(self) -> SqlLimitRepository:
         return SqlLimitRepository(self._sql)
+
+    @lazy
+    def commands(self) -> SqlCommandRepository:
+        return SqlCommandRepository(self._sql)
 
     @lazy
     def events(self) -> SqlEventLog:

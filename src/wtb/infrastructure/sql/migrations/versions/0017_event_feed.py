@@ -1,4 +1,7 @@
-"""The feed of events: on Postgres an event says which transaction recorded it, so that late commits are not missed."""
+"""The feed of events: on Postgres an event says which transaction recorded it, so that late commits are not missed.
+
+On SQLite writers take turns, so positions are in the order of commits: the number is always 0, and its index is empty.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,13 @@ down_revision = "0016"
 
 
 def upgrade() -> None:
-    if op.get_bind().dialect.name != "postgresql":
-        return
-    # Two steps: with the default in the first, every old event would get the number of this transaction.
     op.add_column("wtb_events", sa.Column("xid", sa.BigInteger, nullable=False, server_default="0"))
-    op.execute("ALTER TABLE wtb_events ALTER COLUMN xid SET DEFAULT pg_current_xact_id()::text::bigint")
-    op.create_index("wtb_events_feed", "wtb_events", ["xid", "position"])
+    if op.get_bind().dialect.name == "postgresql":
+        # A second step: with this default in the first, every old event would get the number of this transaction.
+        op.execute("ALTER TABLE wtb_events ALTER COLUMN xid SET DEFAULT pg_current_xact_id()::text::bigint")
+    op.create_index("wtb_events_feed", "wtb_events", ["xid", "position"], sqlite_where=sa.text("xid > 0"))
 
 
 def downgrade() -> None:
-    if op.get_bind().dialect.name == "postgresql":
-        op.drop_index("wtb_events_feed", "wtb_events")
-        op.drop_column("wtb_events", "xid")
+    op.drop_index("wtb_events_feed", "wtb_events")
+    op.drop_column("wtb_events", "xid")

@@ -24,11 +24,13 @@ def upgrade() -> None:
         sa.Column("owner", sa.Text),
         sa.Column("expires_at_us", sa.BigInteger),
         sa.Column("attempts", sa.BigInteger, nullable=False),
+        sa.Column("losses", sa.BigInteger, nullable=False),
         sa.Column("result", sa.Text),
         sa.Column("error", sa.Text),
         sqlite_with_rowid=False,
     )
     op.create_index("wtb_commands_status", "wtb_commands", ["status", "created_at_us"])
+    op.create_index("wtb_commands_created", "wtb_commands", ["created_at_us", "id"])
     op.create_table(
         "wtb_requests",
         sa.Column("caller", sa.Text, primary_key=True),
