@@ -38,7 +38,7 @@ from wtb.application.runs.run_figures import measured_history
 from wtb.application.upkeep.listing import legible_executions
 from wtb.domain.batch import Baseline, Batch
 from wtb.domain.checkpoint import Checkpoint
-from wtb.domain.errors import BatchNotFound, DamagedData, ExecutionNotFound, InvalidInput
+from wtb.domain.errors import BatchNotFound, DamagedData, ExecutionNotFound, InvalidInput, WorkflowNotFound
 from wtb.domain.events import EventType, RecordedEvent, Severity
 from wtb.domain.execution import Branch, Execution
 from wtb.domain.figures import Usage
@@ -46,7 +46,7 @@ from wtb.domain.files import EMPTY_TREE, FileCommitId
 from wtb.domain.filters import read_filters
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import ExecutionId, WorkflowId
-from wtb.domain.ports import Clock, Owners, RunPosition, Storage, UnitOfWork, WorkflowUse
+from wtb.domain.ports import CheckpointCounts, Clock, Owners, RunPosition, Storage, UnitOfWork, WorkflowUse
 from wtb.domain.ports.events import EventNumber
 from wtb.domain.rollback import Rollback
 from wtb.domain.run_filters import RunFilters
@@ -161,6 +161,24 @@ class Queries:
         """Return what each node of a run used and spent."""
         with self._reading() as uow:
             return usage_by_node(uow, find_run(uow, run))
+
+    def counts(self, run: str) -> CheckpointCounts:
+        """Return how many checkpoints a run has, and how many of them are restore points."""
+        with self._reading() as uow:
+            return uow.pages.count_checkpoints(find_run(uow, run).id)
+
+    def variants(self, run: str) -> tuple[Execution, dict[str, list[str]]]:
+        """Return a run, and the variants of each node that its stored workflow has."""
+        found: dict[str, list[str]] = {}
+        with self._reading() as uow:
+            execution = find_run(uow, run)
+            try:
+                definition = uow.workflows.get(execution.workflow_id)
+            except WorkflowNotFound:  # a LangGraph thread has none
+                return execution, found
+        for variant in definition.get("variants", ()):
+            found.setdefault(variant["node"], []).append(variant["name"])
+        return execution, found
 
     def branches(self, run: str) -> tuple[Execution, tuple[Branch, ...]]:
         """Return a run and its branches, in the order of their creation."""
