@@ -74,6 +74,13 @@ class Bench:
         self.services: Services = bootstrap(load_settings(url=url, **settings))
         self._flows = KnownFlows()
 
+    @classmethod
+    def _over(cls, services: Services) -> Self:
+        """Return a bench over services that exist already; it closes them."""
+        bench = object.__new__(cls)
+        bench.services, bench._flows = services, KnownFlows()
+        return bench
+
     def _new_run(
         self,
         flow: Workflow | Any,

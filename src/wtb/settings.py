@@ -16,6 +16,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from wtb.domain.access import Role
 from wtb.domain.errors import InvalidInput
 from wtb.domain.job_limits import JOB_TIMEOUT_S
 from wtb.domain.retention import RetentionPolicy
@@ -82,6 +83,7 @@ class ServerSettings(BaseModel):
     - `workflows`, `batches`: references of what it may run, as `agent.py:flow`.
     - `certificate`, `certificate_key`: files for TLS.
     - `trusted_proxy`: the address of a proxy that does TLS instead.
+    - `loopback_role`: the role of a browser on this machine that signs in with the link of `wtb serve`.
     - `allowed_hosts`: further names under which browsers reach it.
     - `workers`: how many commands it carries out at a time.
     - `requests_per_minute`: how many requests one token may send.
@@ -98,6 +100,7 @@ class ServerSettings(BaseModel):
     certificate: Path | None = None
     certificate_key: Path | None = None
     trusted_proxy: str | None = None
+    loopback_role: Role = Role.ADMIN
     allowed_hosts: tuple[str, ...] = ()
     workers: int = Field(default=4, ge=1, le=256)
     requests_per_minute: int = Field(default=600, ge=1)

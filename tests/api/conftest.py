@@ -13,8 +13,8 @@ from tests.api.client import ADDRESS, TestClient
 from wtb.api.app import create_app
 from wtb.api.parts import ServerParts
 from wtb.bootstrap import Services, bootstrap
-from wtb.domain.access import Caller, Role
-from wtb.settings import Settings
+from wtb.domain.access import Role
+from wtb.settings import ServerSettings, Settings
 
 Sign = Callable[[Role | None], TestClient]
 
@@ -23,12 +23,13 @@ Sign = Callable[[Role | None], TestClient]
 def server_settings(request: pytest.FixtureRequest, empty_folder: Path) -> Settings:
     """Settings of a server over each database in turn; the current folder is an empty project."""
     folder = empty_folder / ".wtb"
+    server = ServerSettings(requests_per_minute=1_000_000)
     if request.param == "postgres":
         name = request.getfixturevalue("migrated_database")
-        return Settings(url=request.getfixturevalue("postgres").url(name), folder=folder, user="tester")
+        return Settings(url=request.getfixturevalue("postgres").url(name), folder=folder, user="tester", server=server)
     folder.mkdir(mode=0o700)
     shutil.copyfile(request.getfixturevalue("sqlite_template"), folder / "wtb.db")
-    return Settings(folder=folder, user="tester")
+    return Settings(folder=folder, user="tester", server=server)
 
 
 @pytest.fixture
@@ -41,8 +42,7 @@ def services(server_settings: Settings) -> Iterator[Services]:
 @pytest.fixture
 def parts(services: Services) -> ServerParts:
     """The parts of the server. To change one: `create_app(replace(parts, …))`."""
-    callers = {f"wtb_{role}": Caller(name=f"the {role}", role=role) for role in Role}
-    return ServerParts(services=services, find_caller=callers.get)
+    return ServerParts(services=services)
 
 
 @pytest.fixture
@@ -52,14 +52,16 @@ def app(parts: ServerParts) -> FastAPI:
 
 
 @pytest.fixture
-def client(app: FastAPI) -> Iterator[Sign]:
-    """Return a client of a role; None is a stranger. The app runs with its background parts."""
+def client(app: FastAPI, services: Services) -> Iterator[Sign]:
+    """Return a client of a role, with its own token; None is a stranger. The app runs with its background parts."""
     with TestClient(app, base_url=ADDRESS) as running:
 
         def sign(role: Role | None) -> TestClient:
             made = TestClient(app, base_url=ADDRESS, raise_server_exceptions=True)
             made.portal = running.portal
-            made.headers.update({} if role is None else {"Authorization": f"Bearer wtb_{role}"})
+            if role is not None:
+                _, token = services.tokens.create(f"the {role}", role, by="tester")
+                made.headers["Authorization"] = f"Bearer {token}"
             return made
 
         yield sign

@@ -1,5 +1,6 @@
 """Every storage keeps the contracts of the repositories."""
 
+from wtb.testing.access import SignInRepositoryContract, TokenRepositoryContract
 from wtb.testing.baselines import BaselineRepositoryContract
 from wtb.testing.batches import BatchRepositoryContract
 from wtb.testing.commands import CommandRepositoryContract
@@ -52,6 +53,12 @@ class TestObservationRepository(ObservationRepositoryContract): ...
 
 
 class TestLimitRepository(LimitRepositoryContract): ...
+
+
+class TestTokenRepository(TokenRepositoryContract): ...
+
+
+class TestSignInRepository(SignInRepositoryContract): ...
 
 
 class TestPendingWriteRepository(PendingWriteRepositoryContract): ...

@@ -19,6 +19,7 @@ from tests.integration.support_desk import Desk, support
 from wtb.application.runs.leases import LEASE
 from wtb.application.time_travel.rollback_executor import RollbackFailed
 from wtb.bench import Bench
+from wtb.domain.access import Role
 from wtb.domain.event_body import EventBody
 from wtb.domain.event_catalogue import CATALOGUE, EventType
 from wtb.domain.events import RecordedEvent
@@ -252,6 +253,12 @@ def full_disk(folder: Path) -> set[EventType]:
         return {event.type for event in log_of(bench)}
 
 
+def tokens(bench: Bench) -> None:
+    """A token for a server is created, and revoked."""
+    bench.services.tokens.create("ci", Role.VIEWER, by="alice")
+    bench.services.tokens.revoke("ci", by="alice")
+
+
 CHAPTERS: list[Callable[[Bench], None]] = [
     everyday,
     questions,
@@ -266,6 +273,7 @@ CHAPTERS: list[Callable[[Bench], None]] = [
     workers,
     limits,
     environments,
+    tokens,
 ]
 
 

@@ -1,7 +1,8 @@
-"""Who calls, and what may they: a bearer token, and the role that a route needs."""
+"""Who calls, and what may they: a bearer token or the cookie of a session, and the role that a route needs."""
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -10,41 +11,97 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from wtb.api.origins import check_not_forged
 from wtb.api.parts import ServerParts
 from wtb.api.problems import send_problem
+from wtb.api.rate_limits import FAILED_SIGN_INS_PER_MINUTE, RateLimit, Regulars
 from wtb.domain.access import Caller, Role
 from wtb.domain.errors import Unauthenticated, WTBError
 
-PUBLIC = frozenset({"/healthz", "/readyz", "/openapi.json"})
-"""Paths for everybody. Every other path is refused without a caller, whatever its route declares."""
+PUBLIC = frozenset({"/healthz", "/readyz", "/sign-in/{link}"})
+"""Routes for everybody. Every other request is refused without a caller, whatever its route declares."""
 
+_OPEN_PATHS = ("/healthz", "/readyz")
+_SIGN_IN = "/sign-in/"
 _CALLER = "wtb.caller"
+_ADVICE = (
+    "send one in the header Authorization, as `Bearer wtb_…`; `wtb token create NAME --role viewer` makes one. A "
+    "browser on the server's machine signs in with the link that `wtb serve --link` prints"
+)
 
 
 class AccessCheck:
-    """Finds out who calls before anything of a request is read, and refuses strangers."""
+    """Finds out who calls before the body of a request is read, and refuses strangers and those who send too much."""
 
     def __init__(self, app: ASGIApp, parts: ServerParts) -> None:
         self._app = app
         self._parts = parts
+        self._requests = RateLimit(parts.server.requests_per_minute, time.monotonic)
+        self._failures = RateLimit(FAILED_SIGN_INS_PER_MINUTE, time.monotonic)
+        self._regulars = Regulars()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan" or scope["path"] in PUBLIC:
+        if scope["type"] == "lifespan" or scope["path"] in _OPEN_PATHS:
             await self._app(scope, receive, send)
             return
+        connection = HTTPConnection(scope)
         try:
-            scope[_CALLER] = await run_in_threadpool(self._caller, HTTPConnection(scope))
+            if scope["path"].startswith(_SIGN_IN):
+                self._failures.take(_address(connection), "attempts to sign in")
+            else:
+                scope[_CALLER] = await run_in_threadpool(self._caller, connection)
         except WTBError as error:
             await send_problem(error, scope, receive, send)
             return
         await self._app(scope, receive, send)
 
     def _caller(self, connection: HTTPConnection) -> Caller:
-        scheme, _, token = connection.headers.get("authorization", "").partition(" ")
-        caller = self._parts.find_caller(token.strip()) if scheme.lower() == "bearer" else None
+        secret = _secret(connection, self._parts)
+        if secret is None:
+            raise Unauthenticated(f"this needs a token; {_ADVICE}")
+        address = _address(connection)
+        if not self._regulars.knows(secret):
+            self._failures.check(address, "failed attempts to sign in")
+        caller = find_caller(connection, self._parts)
         if caller is None:
-            raise Unauthenticated("send a valid token: `Authorization: Bearer wtb_…`; `wtb token create` makes one")
+            self._failures.take(address, "failed attempts to sign in")
+            raise Unauthenticated(f"this token or session is unknown, revoked or expired; {_ADVICE}")
+        self._regulars.remember(secret)
+        self._requests.take(caller.name, f"requests of {caller.name!r}")
         return caller
+
+
+def find_caller(connection: HTTPConnection, parts: ServerParts) -> Caller | None:
+    """Return who calls, as the store knows it within a second; None for a stranger.
+
+    Whoever answers for long, such as a feed, asks again from time to time: a token may be revoked or expire.
+    """
+    secret = _secret(connection, parts)
+    if secret is None:
+        return None
+    if session_secret(connection, parts) is None:
+        return parts.services.tokens.find_caller(secret)
+    check_not_forged(connection)
+    session = parts.services.sign_ins.find_session(secret)
+    return None if session is None else session.caller
+
+
+def session_secret(connection: HTTPConnection, parts: ServerParts) -> str | None:
+    """Return the secret of a request's session; None if it has a token, which goes first."""
+    return None if "authorization" in connection.headers else connection.cookies.get(parts.cookie)
+
+
+def _secret(connection: HTTPConnection, parts: ServerParts) -> str | None:
+    """Return the token of a request, or else the secret of its session."""
+    header = connection.headers.get("authorization")
+    if header is None:
+        return session_secret(connection, parts)
+    scheme, _, token = header.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def _address(connection: HTTPConnection) -> str:
+    return "" if connection.client is None else connection.client.host
 
 
 @dataclass(frozen=True, slots=True)

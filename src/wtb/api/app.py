@@ -10,11 +10,16 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from wtb.api.access import AccessCheck
+from wtb.api.access import AccessCheck, needs
 from wtb.api.openapi import describe
+from wtb.api.origins import OriginCheck
 from wtb.api.parts import ServerParts
 from wtb.api.problems import LastResort, add_handlers
+from wtb.api.proxies import TrustedProxy
+from wtb.api.request_limits import BodyLimits
 from wtb.api.routes import ROUTERS
+from wtb.api.security_headers import SecurityHeaders
+from wtb.domain.access import Role
 
 
 def create_app(parts: ServerParts) -> FastAPI:
@@ -32,17 +37,21 @@ def create_app(parts: ServerParts) -> FastAPI:
     app.state.parts = parts
     for router in ROUTERS:
         app.router.routes.extend(router.routes)  # as they are: `include_router` would hide them from `app.routes`
-    description = describe(app)
-
-    @app.get("/openapi.json", include_in_schema=False)
-    async def openapi(request: Request) -> JSONResponse:
-        return JSONResponse(description)
-
+    app.openapi_schema = describe(app)
+    app.add_api_route("/openapi.json", _openapi, include_in_schema=False, dependencies=[needs(Role.VIEWER)])
     add_handlers(app)
-    # The last one added is the first that a request meets.
+    # The last one added is the first that a request meets: nothing of a stranger's body is read.
+    app.add_middleware(BodyLimits, parts=parts)
     app.add_middleware(AccessCheck, parts=parts)
+    app.add_middleware(OriginCheck, parts=parts)
+    app.add_middleware(TrustedProxy, parts=parts)
+    app.add_middleware(SecurityHeaders, parts=parts)
     app.add_middleware(LastResort)
     return app
+
+
+async def _openapi(request: Request) -> JSONResponse:
+    return JSONResponse(request.app.openapi_schema)
 
 
 @asynccontextmanager

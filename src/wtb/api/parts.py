@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
+from ipaddress import ip_address
 from typing import Annotated
 
 from fastapi import Depends
@@ -19,10 +20,10 @@ class ServerParts:
     """What a server is made of. Whoever builds one closes the services."""
 
     services: Services
-    find_caller: Callable[[str], Caller | None]
-    """Who has this token."""
     workflows: tuple[str, ...] = ()
     """The references that the command line named, in addition to those of the settings."""
+    stopping: threading.Event = field(default_factory=threading.Event)
+    """Set when the server begins to stop, so that whoever answers for long can end its answer."""
 
     @property
     def settings(self) -> Settings:
@@ -31,8 +32,36 @@ class ServerParts:
 
     @property
     def server(self) -> ServerSettings:
-        """The settings of the server."""
+        """The settings of the server; its host and port are those that it really has."""
         return self.services.settings.server
+
+    @property
+    def cookie(self) -> str:
+        """The name of the session's cookie. Browsers do not tell two ports of one machine apart."""
+        return f"wtb_session_{self.server.port}"
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether callers reach the server through TLS: its own, or that of a proxy."""
+        return self.server.certificate is not None or self.server.trusted_proxy is not None
+
+    @property
+    def is_private(self) -> bool:
+        """Whether only this machine reaches the server."""
+        return is_loopback(self.server.host) and self.server.trusted_proxy is None
+
+    @property
+    def owner(self) -> Caller:
+        """Who signs in with a link: the person who started the server."""
+        return Caller(name=self.services.user, role=self.server.loopback_role)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host to listen on is reached from this machine only."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
 
 
 def parts_of(connection: HTTPConnection) -> ServerParts:

@@ -9,6 +9,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -52,6 +53,7 @@ _CODES = {
     ),
     HTTPStatus.BAD_REQUEST: ("bad-request", "the request cannot be read"),
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: ("body-too-large", "the body of the request is too large"),
+    HTTPStatus.UNPROCESSABLE_ENTITY: ("invalid-input", "the request cannot be used"),
     HTTPStatus.INTERNAL_SERVER_ERROR: ("internal-error", "the server failed; its log says why"),
 }
 
@@ -95,6 +97,11 @@ def response_of(error: WTBError) -> Response:
 async def send_problem(error: WTBError, scope: Scope, receive: Receive, send: Send) -> None:
     """Answer a request or a WebSocket handshake with a problem, from outside of all routes."""
     await _send(response_of(error), scope, receive, send)
+
+
+async def send_refusal(status: HTTPStatus, detail: str, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a request that was not even read to its end."""
+    await _send(_response(_of_status(status, detail)), scope, receive, send)
 
 
 def answers(*kinds: type[WTBError]) -> dict[int | str, dict[str, Any]]:
@@ -145,9 +152,9 @@ def _problem(status: HTTPStatus, code: str, detail: str, **more: Any) -> Problem
     return Problem(type=f"urn:wtb:problem:{code}", title=title, status=status.value, detail=detail, code=code, **more)
 
 
-def _of_status(status: HTTPStatus) -> Problem:
-    code, detail = _CODES.get(status, (status.phrase.lower().replace(" ", "-"), status.description or status.phrase))
-    return _problem(status, code, detail)
+def _of_status(status: HTTPStatus, detail: str | None = None) -> Problem:
+    code, usual = _CODES.get(status, (status.phrase.lower().replace(" ", "-"), status.description or status.phrase))
+    return _problem(status, code, detail or usual)
 
 
 def _response(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
@@ -156,10 +163,17 @@ def _response(problem: Problem, headers: Mapping[str, str] | None = None) -> Res
 
 
 async def _send(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
+    if _has_body(scope):
+        response.headers["Connection"] = "close"  # or the server would go on to receive what nobody reads
     if scope["type"] == "websocket" and "websocket.http.response" not in scope.get("extensions", {}):
         await send({"type": "websocket.close", "code": 1008, "reason": ""})
         return
     await response(scope, receive, send)
+
+
+def _has_body(scope: Scope) -> bool:
+    headers = Headers(scope=scope)
+    return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
 
 
 async def _own(request: Request, error: Exception) -> Response:

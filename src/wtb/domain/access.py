@@ -1,11 +1,18 @@
-"""Who may do what on a server: roles, and the caller of a request."""
+"""Who may do what on a server: roles, tokens, sign-ins, and the caller of a request."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, replace
+from datetime import datetime
 from enum import StrEnum
 
-from wtb.domain.errors import Forbidden
+from wtb.domain.errors import Forbidden, InvalidInput
+
+TOKEN_PREFIX = "wtb_"
+"""Every token begins with it, so that people, maskers and scanners of repositories recognise one."""
+
+_LONGEST_NAME = 100
 
 
 class Role(StrEnum):
@@ -36,3 +43,68 @@ class Caller:
         if not self.role.includes(role):
             raise Forbidden(f"{self.name!r} is {self.role}, and this needs {role}; ask an admin for such a token")
         return self
+
+
+def digest_of(secret: str) -> bytes:
+    """Return what is stored of a secret. It is long and random, so that a plain hash cannot be guessed backwards."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """The right to call a server. The token itself is shown once, and only its digest is stored."""
+
+    name: str
+    role: Role
+    digest: bytes
+    created_by: str
+    created_at: datetime
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name or not self.name.isprintable() or self.name != self.name.strip():
+            raise InvalidInput(f"{self.name!r} is no name for a token; use a word such as ci, without line breaks")
+        if "/" in self.name:
+            raise InvalidInput(f"{self.name!r} is no name for a token; it may not hold a slash")
+        if len(self.name) > _LONGEST_NAME:
+            raise InvalidInput(f"the name of a token has {len(self.name)} characters; {_LONGEST_NAME} are allowed")
+
+    @property
+    def caller(self) -> Caller:
+        """Who calls with it."""
+        return Caller(name=self.name, role=self.role)
+
+    def is_valid(self, now: datetime) -> bool:
+        """Whether it may be used."""
+        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+    def status(self, now: datetime) -> str:
+        """Return `valid`, `revoked` or `expired`."""
+        if self.revoked_at is not None:
+            return "revoked"
+        return "valid" if self.is_valid(now) else "expired"
+
+    def revoked(self, now: datetime) -> Token:
+        """Return it as it is after it was taken back."""
+        if self.revoked_at is not None:
+            raise InvalidInput(f"token {self.name!r} was revoked at {self.revoked_at:%Y-%m-%d %H:%M:%S} UTC")
+        return replace(self, revoked_at=now)
+
+
+class SignInKind(StrEnum):
+    """What a sign-in is: a link that works once, or the session of a browser that used one."""
+
+    LINK = "link"
+    SESSION = "session"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignIn:
+    """The right of a browser on the server's own machine. Only the digest of its secret is stored."""
+
+    digest: bytes
+    kind: SignInKind
+    caller: Caller
+    created_at: datetime
+    expires_at: datetime

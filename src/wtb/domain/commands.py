@@ -108,9 +108,9 @@ class Command:
         """Return it as waiting for another worker, after its worker ended."""
         return replace(self._free(), losses=self.losses + 1)
 
-    def put_back(self) -> Command:
-        """Return it as waiting for another worker, because the server ends."""
-        return self._free()
+    def put_back(self, so_far: Mapping[str, Any]) -> Command:
+        """Return it as waiting for another worker, because the server ends, with what the next worker needs."""
+        return replace(self._free(), result=so_far)
 
     def _free(self) -> Command:
         return replace(self, status=CommandStatus.PENDING, owner=None, expires_at=None)
@@ -128,10 +128,10 @@ class Command:
         """Return it with the problem that ended it."""
         return self._ended(now, status=CommandStatus.FAILED, error=error)
 
-    def _ended(self, now: datetime, **how: Any) -> Command:
+    def _ended(self, now: datetime, *, result: Mapping[str, Any] | None = None, **how: Any) -> Command:
         if self.has_ended:
             raise Conflict(f"command {self.id!r} has {self.status} already")
-        return replace(self, owner=None, expires_at=None, ended_at=now, **how)
+        return replace(self, owner=None, expires_at=None, ended_at=now, result=result, **how)
 
     def to_data(self) -> dict[str, Any]:
         """Return the command as plain JSON."""

@@ -12,7 +12,8 @@ WTBError
 │   ├── BatchNotFound
 │   ├── BaselineNotFound
 │   ├── CommandNotFound
-│   └── ObjectNotFound
+│   ├── ObjectNotFound
+│   └── TokenNotFound
 ├── InvalidInput                the caller can correct it
 │   ├── InvalidWorkflow         lists every fault of the definition at once
 │   ├── InvalidCondition
@@ -156,6 +157,13 @@ class ObjectNotFound(NotFound):
     """The object store has no content with this digest."""
 
     noun = "object"
+
+
+class TokenNotFound(NotFound):
+    """No token has this name."""
+
+    noun = "token"
+    hint = "; `wtb token ls` lists them"
 
 
 class InvalidInput(WTBError, ValueError):

@@ -67,6 +67,8 @@ class EventType(StrEnum):
     BREAKER_CLOSED = "breaker.closed"
     ENVIRONMENT_CREATED = "environment.created"
     ENVIRONMENT_DESTROYED = "environment.destroyed"
+    TOKEN_CREATED = "token.created"
+    TOKEN_REVOKED = "token.revoked"
 
 
 CATALOGUE: dict[EventType, type[EventBody]] = {}
@@ -874,6 +876,32 @@ class EnvironmentDestroyed(EventBody):
     """The process or the server."""
     reason: str
     """Why it was ended."""
+
+
+@_event(EventType.TOKEN_CREATED)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenCreated(EventBody):
+    """A token for the server was created. An event of the system, not of a run."""
+
+    name: str
+    """The name of the token: whatever is done with it carries this name."""
+    role: str
+    """What it may do: `viewer`, `operator` or `admin`."""
+    expires_at: str | None = None
+    """When it expires, in ISO 8601; None if it does not."""
+    by: str | None = None
+    """Who created it."""
+
+
+@_event(EventType.TOKEN_REVOKED)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenRevoked(EventBody):
+    """A token for the server was revoked. An event of the system, not of a run."""
+
+    name: str
+    """The name of the token."""
+    by: str | None = None
+    """Who revoked it."""
 
 
 SEVERITIES: Mapping[EventType, Severity] = {type: body.SEVERITY for type, body in CATALOGUE.items()}

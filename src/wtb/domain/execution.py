@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from wtb.domain.errors import Conflict, InvalidTransition, LeaseLost
+from wtb.domain.errors import Conflict, InvalidTransition, LeaseLost, VersionMismatch
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, WorkflowId
 from wtb.domain.values import evolve
 
@@ -198,6 +198,14 @@ class Execution:
     def is_thread(self) -> bool:
         """Whether LangGraph alone drives it: the store holds its checkpoints, but not its workflow."""
         return self.workflow_name == THREAD
+
+    def check_version(self, version: int | None) -> None:
+        """Raise VersionMismatch if somebody wants to change another version than this one."""
+        if version is not None and version != self.version:
+            raise VersionMismatch(
+                f"run {self.id!r} has version {self.version} by now, not {version}, so nothing was done; look at it, "
+                "and decide again"
+            )
 
     def moved_to(
         self,

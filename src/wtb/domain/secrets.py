@@ -37,13 +37,14 @@ SECRET_KEYS = (
 SECRET_PATTERNS = (
     r"\bsk-[A-Za-z0-9_-]{16,}",
     r"\bgh[pousr]_[A-Za-z0-9]{20,}",
+    r"\bwtb_[A-Za-z0-9_-]{40,}",
     r"\bAKIA[0-9A-Z]{16}\b",
     r"\bBearer\s+[A-Za-z0-9._~+/=-]{8,}",
     r"(?<=://)(?![^\s/:@]*:\*{3}@)[^\s/:@\"'<>]*:[^\s/\"'<>]+(?=@)",
 )
 """Texts that are masked anywhere: keys of well-known services, and passwords in addresses."""
 
-_HINTS = dict(zip(SECRET_PATTERNS, ("sk-", "gh", "AKIA", "Bearer", "://"), strict=True))
+_HINTS = dict(zip(SECRET_PATTERNS, ("sk-", "gh", "wtb_", "AKIA", "Bearer", "://"), strict=True))
 """A part that a text must contain to fit a pattern; searching for it is a hundred times quicker than the pattern."""
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from wtb.api.routes import checkpoints, execution_reads, health, run_history
+from wtb.api.routes import checkpoints, execution_reads, health, run_history, sessions, tokens
 
 ROUTERS: tuple[APIRouter, ...] = (
     health.router,
+    sessions.router,
+    tokens.router,
     execution_reads.router,
     checkpoints.router,
     run_history.router,

@@ -235,6 +235,7 @@ class ExecutionController:
         rerun_node: bool = False,
         strict: bool = False,
         take_over: bool = False,
+        version: int | None = None,
         options: Mapping[str, Any] | None = None,
         watch: Watch | None = None,
         sharing: Sharing | None = None,
@@ -247,10 +248,11 @@ class ExecutionController:
         undoes what can be undone of the unfinished node and starts it over. `options` replaces options such as
         breakpoints. `watch` sees every attempt of a node. `request` may ask for a pause at any time. If the workflow
         has changed since the run began, a warning says so, or the run is refused with `strict`. `take_over` takes a
-        lease that a wrong clock has put far into the future.
+        lease that a wrong clock has put far into the future. With `version`, the run is refused if it has another one.
         """
         definition.validate(self._conditions)
         found = self._recorder.load(execution_id)
+        found.execution.check_version(version)
         chosen = RunOptions.from_dict({**found.execution.options, **(options or {})})
         chosen.check(definition)
         _check_nodes(found, definition)
@@ -497,21 +499,25 @@ class ExecutionController:
             self._recorder.abandon(at, evolve(run, id=begun_again(run.id, lost_id)))
         return tuple(call for call in lost if call not in here)
 
-    def request(self, execution_id: ExecutionId, request: str) -> None:
-        """Ask the process that runs the execution to pause or stop after its step; if there is none, do it now."""
+    def request(self, execution_id: ExecutionId, request: str, *, by: str | None = None) -> None:
+        """Ask the process that runs the execution to pause or stop after its step; if there is none, do it now.
+
+        `by` is who asks, if not the user of this process.
+        """
+        by = by or self._user
         with self._lock:
             driver = self._drivers.get(execution_id)
         if driver is not None:
-            driver.interrupt(request, self._user)
+            driver.interrupt(request, by)
             return
         at = self._recorder.load(execution_id)
         if self._nobody_runs(at.execution, request):
-            self._recorder.end(at, Ending.requested(request, self._user))
+            self._recorder.end(at, Ending.requested(request, by))
             return
         if at.execution.status is not ExecutionStatus.RUNNING:
             raise InvalidTransition(f"run {execution_id!r} is {at.execution.status}; there is nothing to {request}")
         with self._storage.unit_of_work() as uow:
-            uow.executions.request(execution_id, write_request(request, self._user))
+            uow.executions.request(execution_id, write_request(request, by))
             uow.commit()
 
     def _nobody_runs(self, execution: Execution, request: str) -> bool:

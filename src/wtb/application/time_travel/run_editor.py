@@ -154,7 +154,7 @@ class RunEditor:
                 f"`wtb delete '{execution_id}@{name}'`"
             ) from error
 
-    def delete_checkpoint(self, execution_id: ExecutionId, target: str | int) -> Checkpoint:
+    def delete_checkpoint(self, execution_id: ExecutionId, target: str | int, *, by: str | None = None) -> Checkpoint:
         """Delete one checkpoint; later checkpoints stay whole."""
         with self._storage.unit_of_work() as uow:
             check_not_rolling_back(uow.executions.get(execution_id))
@@ -165,12 +165,12 @@ class RunEditor:
                     f"delete it there: `wtb delete {found.execution_id}@{found.id}`"
                 )
             uow.checkpoints.delete([found.id])
-            body = CheckpointDeleted(checkpoint=found.id, name=found.name, count=1, by=self._user)
+            body = CheckpointDeleted(checkpoint=found.id, name=found.name, count=1, by=by or self._user)
             uow.events.append(Event.of(body, stream=execution_id, at=self._clock.now()))
             uow.commit()
         return found
 
-    def delete_run(self, execution_id: ExecutionId) -> None:
+    def delete_run(self, execution_id: ExecutionId, *, by: str | None = None) -> None:
         """Delete an idle run with its checkpoints; its forks and its events stay whole.
 
         If the run's own row is damaged, we cannot tell whether a process is running it; if one is, that process stops.
@@ -184,7 +184,8 @@ class RunEditor:
                 uow.branches.fork_from(fork.id, origin.id)
             uow.checkpoints.delete_run(execution_id)
             uow.executions.delete(execution_id)
-            body = ExecutionDeleted(workflow=None if execution is None else execution.workflow_name, by=self._user)
+            workflow = None if execution is None else execution.workflow_name
+            body = ExecutionDeleted(workflow=workflow, by=by or self._user)
             uow.events.append(Event.of(body, stream=execution_id, at=self._clock.now()))
             uow.commit()
         self._workspaces.discard_all(execution_id)

@@ -87,13 +87,15 @@ class TimeTravel:
         shared: str = "keep",
         expected: RollbackPlan | None = None,
         created_by: str | None = None,
+        version: int | None = None,
     ) -> RollbackPlan:
         """Go back to a checkpoint in the run's own history, and pause there. Return what was done.
 
         First a safety checkpoint saves the run as it is. Files are staged and verified before any call is undone. If
-        undoing a call fails, the run stays `rolling_back`. With `expected`, nothing is done unless the plan is equal.
+        undoing a call fails, the run stays `rolling_back`. With `expected`, nothing is done unless the plan is equal;
+        with `version`, unless the run has this version.
         """
-        with self._claimed(execution_id) as at:
+        with self._claimed(execution_id, version) as at:
             plan = self._plan(at, target, tools=tools, files=files, shared=shared)
             if expected is not None and plan != expected:
                 raise Conflict(
@@ -137,13 +139,16 @@ class TimeTravel:
         with self._half_done(execution_id, take_over=take_over) as (at, journal):
             return self._executor(self._user).give_up(at, journal, doubt)
 
-    def redo(self, execution_id: ExecutionId, *, created_by: str | None = None) -> Execution:
+    def redo(
+        self, execution_id: ExecutionId, *, created_by: str | None = None, version: int | None = None
+    ) -> Execution:
         """Go forward to where the last rollback started, if the run has not gone on since.
 
         The next redo reverses the rollback before that one, and so on. Undone calls are repeated, and must give the
         same results as before. If one does not, the repeated calls are undone again, and the run stays where it is.
+        With `version`, nothing is done unless the run has this version.
         """
-        with self._claimed(execution_id) as at:
+        with self._claimed(execution_id, version) as at:
             last = self._last_rollback(at)
             self._keep_changes(at, created_by)
             journal = self._journals.new(
@@ -235,9 +240,10 @@ class TimeTravel:
                     uow.commit()
 
     @contextmanager
-    def _claimed(self, execution_id: ExecutionId) -> Iterator[Position]:
+    def _claimed(self, execution_id: ExecutionId, version: int | None = None) -> Iterator[Position]:
         """Hold the lease of an idle run during the block, and give it back if the block fails."""
         at = self._still(execution_id)
+        at.execution.check_version(version)
         with alone(at):
             at = replace(at, execution=self._leases.taken(at.execution))
             with self._letting_go(at):

@@ -11,7 +11,7 @@ from wtb.domain.ports.batches import (
     ObservationRepository,
 )
 from wtb.domain.ports.environments import Environment, MessageLink
-from wtb.domain.ports.events import EventBus, EventLog, Subscription
+from wtb.domain.ports.events import EventBus, EventFeed, EventLog, Subscription
 from wtb.domain.ports.files import FileCommitRepository, Folders, FolderStore, ObjectStore, ScannedFolder, StoredObject
 from wtb.domain.ports.limits import LimitRepository
 from wtb.domain.ports.runs import (
@@ -27,6 +27,7 @@ from wtb.domain.ports.runs import (
     ToolCallRepository,
     WorkflowRepository,
 )
+from wtb.domain.ports.server import SignInRepository, TokenRepository
 from wtb.domain.ports.storage import CheckpointCounts, Pages, Storage, UnitOfWork, WorkflowUse
 from wtb.domain.ports.system import Clock, Codec, Conditions, DependencyObserver, Ids, Owners
 from wtb.domain.ports.telemetry import NO_TELEMETRY, Measure, Telemetry, measured
@@ -47,6 +48,7 @@ __all__ = [
     "Environment",
     "EvaluationRepository",
     "EventBus",
+    "EventFeed",
     "EventLog",
     "ExecutionRepository",
     "FileCommitRepository",
@@ -70,12 +72,14 @@ __all__ = [
     "RollbackRepository",
     "RunPosition",
     "ScannedFolder",
+    "SignInRepository",
     "Storage",
     "StoredObject",
     "Subscription",
     "SurveyedFolder",
     "Swept",
     "Telemetry",
+    "TokenRepository",
     "ToolCallRepository",
     "UnitOfWork",
     "WorkflowRepository",

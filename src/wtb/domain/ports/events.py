@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from wtb.domain.events import Event, EventType, RecordedEvent, Severity
+from wtb.domain.feed import EVERY_EVENT, EventFilter, FeedCursor, FeedHold, FeedPage
 
 EventNumber = Literal["position", "sequence"]
 """The number of an event: its position in the whole log, or its sequence number in its stream."""
@@ -44,6 +45,42 @@ class EventLog(Protocol):
 
     def count_types(self, stream: str) -> Mapping[EventType, int]:
         """Return how many events of each type a stream holds; types that it does not hold are left out."""
+        ...
+
+
+class EventFeed(Protocol):
+    """All committed events in one order that never changes, for readers in any process.
+
+    Whoever reads on from the cursor that it got last misses no event and gets none twice, whenever the events are
+    committed and however often the reader starts again. An event that was committed before another was recorded comes
+    before it; so the events of a stream come in the order of their sequence numbers. An event appears as soon as it is
+    committed, except on Postgres: there it waits for transactions that write and began before it, because one of them
+    may still commit an event that comes earlier. None of them is skipped, however long it takes.
+    """
+
+    def read(self, after: FeedCursor, *, wanted: EventFilter = EVERY_EVENT, limit: int = 500) -> FeedPage:
+        """Return the next events that fit, at most `limit`; perhaps none although more follow.
+
+        A page costs about as much as it holds, however rare the wanted events are: at most some thousands of others
+        are passed over. An event that does not match its hash is passed over too, and named: one damaged event must not
+        stop the feed. Raises CursorGone if the event of the cursor is not there, or is another one.
+        """
+        ...
+
+    def end(self) -> FeedCursor:
+        """Return the place after the last event that can be read now."""
+        ...
+
+    def find_hold(self) -> FeedHold | None:
+        """Return the transaction for which committed events wait; None if none wait."""
+        ...
+
+    def rank_restored(self) -> int:
+        """Let readers get events that were restored from a dump of another cluster, and return how many waited.
+
+        On Postgres such events may carry numbers that this cluster reaches much later; they get one of now. Other
+        events keep their places. Needs a unit that can be committed.
+        """
         ...
 
 

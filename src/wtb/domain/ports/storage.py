@@ -16,7 +16,7 @@ from wtb.domain.ports.batches import (
     NodeCacheRepository,
     ObservationRepository,
 )
-from wtb.domain.ports.events import EventLog
+from wtb.domain.ports.events import EventFeed, EventLog
 from wtb.domain.ports.files import FileCommitRepository
 from wtb.domain.ports.limits import LimitRepository
 from wtb.domain.ports.runs import (
@@ -29,7 +29,7 @@ from wtb.domain.ports.runs import (
     ToolCallRepository,
     WorkflowRepository,
 )
-from wtb.domain.ports.server import CommandRepository
+from wtb.domain.ports.server import CommandRepository, SignInRepository, TokenRepository
 from wtb.domain.run_filters import RunFilters
 
 
@@ -168,6 +168,16 @@ class UnitOfWork(Protocol):
         ...
 
     @property
+    def tokens(self) -> TokenRepository:
+        """Tokens of a server."""
+        ...
+
+    @property
+    def sign_ins(self) -> SignInRepository:
+        """One-time links of a server, and the sessions of browsers."""
+        ...
+
+    @property
     def commands(self) -> CommandRepository:
         """Commands that servers have accepted."""
         ...
@@ -175,6 +185,11 @@ class UnitOfWork(Protocol):
     @property
     def events(self) -> EventLog:
         """The log of events."""
+        ...
+
+    @property
+    def feed(self) -> EventFeed:
+        """All events, for readers that follow them."""
         ...
 
     @property

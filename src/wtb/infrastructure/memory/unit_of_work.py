@@ -7,11 +7,13 @@ from datetime import datetime
 from wtb.domain.ports import Clock, Codec, EventBus
 from wtb.infrastructure.checkpoints.store import DeltaCheckpointStore, HistorySources
 from wtb.infrastructure.files.commits import DeltaFileCommits
+from wtb.infrastructure.memory.access import MemorySignInRepository, MemoryTokenRepository
 from wtb.infrastructure.memory.baselines import MemoryBaselineRepository
 from wtb.infrastructure.memory.batches import MemoryBatchRepository, MemoryNodeCacheRepository
 from wtb.infrastructure.memory.checkpoint_rows import MemoryCheckpointRows
 from wtb.infrastructure.memory.commands import MemoryCommandRepository
 from wtb.infrastructure.memory.evaluations import MemoryEvaluationRepository
+from wtb.infrastructure.memory.event_feed import MemoryEventFeed
 from wtb.infrastructure.memory.file_commits import MemoryFileCommitRows
 from wtb.infrastructure.memory.limits import MemoryLimitRepository
 from wtb.infrastructure.memory.observations import MemoryObservationRepository
@@ -60,6 +62,8 @@ class MemoryStorage(StorageParts):
                 lambda stored: (stored[0].execution_id, stored[0].checkpoint_id),
             ),
             requests=Table(),
+            tokens=Table(),
+            sign_ins=Table(),
             commands=Table(),
             accepted_requests=Table(),
             events=Table(lambda event: event.stream),
@@ -89,6 +93,8 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
     cache: MemoryNodeCacheRepository
     observations: MemoryObservationRepository
     limits: MemoryLimitRepository
+    tokens: MemoryTokenRepository
+    sign_ins: MemorySignInRepository
     commands: MemoryCommandRepository
     pending_writes: MemoryPendingWriteRepository
     events: MemoryEventLog
@@ -124,8 +130,11 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
         self.cache = MemoryNodeCacheRepository(transaction, self._storage.codec)
         self.observations = MemoryObservationRepository(transaction)
         self.limits = MemoryLimitRepository(transaction)
+        self.tokens = MemoryTokenRepository(transaction)
+        self.sign_ins = MemorySignInRepository(transaction)
         self.commands = MemoryCommandRepository(transaction)
         self.events = MemoryEventLog(transaction, self._storage.codec)
+        self.feed = MemoryEventFeed(transaction, self._storage.codec)
         self.pending_writes = MemoryPendingWriteRepository(transaction, self._storage.codec)
         rows = MemoryCheckpointRows(transaction)
         sources = HistorySources(self.executions, self.branches, self.node_runs)

@@ -342,16 +342,15 @@ CREATE TABLE wtb_sign_ins (
 
 ;
 CREATE TABLE wtb_tokens (
-	id TEXT NOT NULL, 
 	name TEXT NOT NULL, 
 	role TEXT NOT NULL, 
 	digest BLOB NOT NULL, 
-	created_by TEXT, 
+	created_by TEXT NOT NULL, 
 	created_at_us BIGINT NOT NULL, 
 	expires_at_us BIGINT, 
 	revoked_at_us BIGINT, 
-	PRIMARY KEY (id), 
-	UNIQUE (name)
+	PRIMARY KEY (name), 
+	UNIQUE (digest)
 )
  WITHOUT ROWID
 

@@ -31,7 +31,7 @@ metadata = MetaData()
 
 
 class _RecordingTransaction(ColumnElement[int]):
-    """The number of the transaction that inserts a row; on SQLite, where none is needed, 0."""
+    """The number of the transaction that inserts a row, or of the newest that has ended; on SQLite, 0."""
 
     inherit_cache = True
 
@@ -43,7 +43,7 @@ def _none_is_needed(*_args: Any, **_options: Any) -> str:
 
 @compiles(_RecordingTransaction, "postgresql")
 def _current_transaction(*_args: Any, **_options: Any) -> str:
-    return "pg_current_xact_id()::text::bigint"
+    return "GREATEST(pg_current_xact_id()::text::bigint, pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1)"
 
 
 workflows = Table(
@@ -253,8 +253,7 @@ events = Table(
     UniqueConstraint("stream", "sequence", name="wtb_events_sequence"),
     Index("wtb_events_feed", "xid", "position", sqlite_where=text("xid > 0")),
 )
-"""`xid` is the number of the transaction that recorded the event: the feed follows it (see event_feed.py). On SQLite it
-is 0, and its index stays empty."""
+"""The feed follows `xid` on Postgres (see event_feed.py). On SQLite it is 0, and its index stays empty."""
 
 rollbacks = Table(
     "wtb_rollbacks",
@@ -426,11 +425,10 @@ limit_slots = Table(
 tokens = Table(
     "wtb_tokens",
     metadata,
-    Column("id", Text, primary_key=True),
-    Column("name", Text, nullable=False, unique=True),
+    Column("name", Text, primary_key=True),
     Column("role", Text, nullable=False),
-    Column("digest", LargeBinary, nullable=False),
-    Column("created_by", Text),
+    Column("digest", LargeBinary, nullable=False, unique=True),
+    Column("created_by", Text, nullable=False),
     Column("created_at_us", BigInteger, nullable=False),
     Column("expires_at_us", BigInteger),
     Column("revoked_at_us", BigInteger),

@@ -8,12 +8,14 @@ from functools import partial
 from wtb.domain.ports import NO_TELEMETRY, Clock, Codec, EventBus, Measure, Telemetry, measured
 from wtb.infrastructure.checkpoints.store import DeltaCheckpointStore, HistorySources
 from wtb.infrastructure.files.commits import DeltaFileCommits
+from wtb.infrastructure.sql.access import SqlSignInRepository, SqlTokenRepository
 from wtb.infrastructure.sql.baselines import SqlBaselineRepository
 from wtb.infrastructure.sql.batches import SqlBatchRepository, SqlNodeCacheRepository
 from wtb.infrastructure.sql.checkpoint_rows import SqlCheckpointRows
 from wtb.infrastructure.sql.commands import SqlCommandRepository
 from wtb.infrastructure.sql.database import Database, Transaction
 from wtb.infrastructure.sql.evaluations import SqlEvaluationRepository
+from wtb.infrastructure.sql.event_feed import SqlEventFeed, event_feed
 from wtb.infrastructure.sql.event_log import SqlEventLog, StreamEnds
 from wtb.infrastructure.sql.file_commits import SqlFileCommitRows
 from wtb.infrastructure.sql.limits import SqlLimitRepository
@@ -102,12 +104,24 @@ class SqlUnitOfWork(TransactionalUnitOfWork):
         return SqlLimitRepository(self._sql)
 
     @lazy
+    def tokens(self) -> SqlTokenRepository:
+        return SqlTokenRepository(self._sql)
+
+    @lazy
+    def sign_ins(self) -> SqlSignInRepository:
+        return SqlSignInRepository(self._sql)
+
+    @lazy
     def commands(self) -> SqlCommandRepository:
         return SqlCommandRepository(self._sql)
 
     @lazy
     def events(self) -> SqlEventLog:
         return SqlEventLog(self._sql, self._storage.codec, self._storage.stream_ends)
+
+    @lazy
+    def feed(self) -> SqlEventFeed:
+        return event_feed(self._sql, self._storage.codec)
 
     @lazy
     def pending_writes(self) -> SqlPendingWriteRepository:

@@ -12,11 +12,10 @@ down_revision = "0017"
 def upgrade() -> None:
     op.create_table(
         "wtb_tokens",
-        sa.Column("id", sa.Text, primary_key=True),
-        sa.Column("name", sa.Text, nullable=False, unique=True),
+        sa.Column("name", sa.Text, primary_key=True),
         sa.Column("role", sa.Text, nullable=False),
-        sa.Column("digest", sa.LargeBinary, nullable=False),
-        sa.Column("created_by", sa.Text),
+        sa.Column("digest", sa.LargeBinary, nullable=False, unique=True),
+        sa.Column("created_by", sa.Text, nullable=False),
         sa.Column("created_at_us", sa.BigInteger, nullable=False),
         sa.Column("expires_at_us", sa.BigInteger),
         sa.Column("revoked_at_us", sa.BigInteger),

@@ -1,0 +1,70 @@
+"""Rate limits: how many requests a caller may send in a minute, and how often an address may fail to sign in."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+
+from wtb.domain.access import digest_of
+from wtb.domain.errors import TooManyRequests
+
+FAILED_SIGN_INS_PER_MINUTE = 20
+
+_MOST = 10_000
+"""How many callers or addresses are remembered, so that nobody can fill the memory of the server."""
+
+
+class RateLimit:
+    """A bucket for each key: full at first, emptied by one a request, and filled again evenly over a minute."""
+
+    def __init__(self, per_minute: int, monotonic: Callable[[], float]) -> None:
+        self._size = per_minute
+        self._per_second = per_minute / 60
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._buckets: dict[str, tuple[float, float]] = {}
+
+    def take(self, key: str, what: str) -> None:
+        """Count one, or raise TooManyRequests, which names what there is too much of."""
+        with self._lock:
+            left = self._left(key)
+            self._refuse_if_empty(left, what)
+            self._forget_full()
+            self._buckets[key] = (self._monotonic(), left - 1)
+
+    def check(self, key: str, what: str) -> None:
+        """Count nothing, and raise TooManyRequests if `take` would."""
+        with self._lock:
+            self._refuse_if_empty(self._left(key), what)
+
+    def _left(self, key: str) -> float:
+        now = self._monotonic()
+        at, left = self._buckets.get(key, (now, float(self._size)))
+        return min(self._size, left + (now - at) * self._per_second)
+
+    def _refuse_if_empty(self, left: float, what: str) -> None:
+        if left < 1:
+            raise TooManyRequests(f"too many {what}", math.ceil((1 - left) / self._per_second))
+
+    def _forget_full(self) -> None:
+        """Make room: a full bucket is the same as none, and otherwise the one that was used least recently goes."""
+        if len(self._buckets) < _MOST:
+            return
+        for key in [key for key in self._buckets if self._left(key) >= self._size] or [next(iter(self._buckets))]:
+            del self._buckets[key]
+
+
+class Regulars:
+    """The secrets that were valid here before: somebody else's failures at the same address do not lock them out."""
+
+    def __init__(self) -> None:
+        self._digests: dict[bytes, None] = {}
+
+    def knows(self, secret: str) -> bool:
+        return digest_of(secret) in self._digests
+
+    def remember(self, secret: str) -> None:
+        if len(self._digests) >= _MOST:
+            self._digests.clear()
+        self._digests[digest_of(secret)] = None

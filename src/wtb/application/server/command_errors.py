@@ -1,0 +1,35 @@
+"""Errors of commands as plain JSON, and back as errors of the same class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from wtb.domain import errors
+from wtb.domain.errors import WorkerFailed, WTBError
+from wtb.domain.secrets import Masker
+
+_MORE = ("faults", "command")
+"""Attributes of errors that a caller sees beside the message."""
+
+
+def error_data(error: BaseException, masker: Masker) -> dict[str, Any]:
+    """Return an error without secrets. The subclasses that a module of WTB keeps to itself become their public base."""
+    kind = next((base for base in type(error).__mro__ if vars(errors).get(base.__name__) is base), None)
+    if kind is None:
+        return {"type": WorkerFailed.__name__, "message": f"the worker failed: {masker.error(error)}"}
+    more = {name: value for name in _MORE if (value := getattr(error, name, None)) is not None}
+    return {"type": kind.__name__, "message": masker.text(str(error)), **masker.data(more)}
+
+
+def error_from(data: Mapping[str, Any]) -> WTBError:
+    """Return the error that ended a command."""
+    kind = vars(errors).get(data["type"])
+    if not isinstance(kind, type) or not issubclass(kind, WTBError):
+        kind = WorkerFailed
+    error = kind.__new__(kind)
+    error.args = (data["message"],)
+    for name in _MORE:
+        if name in data:
+            setattr(error, name, data[name])
+    return error

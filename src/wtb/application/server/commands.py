@@ -1,0 +1,227 @@
+"""Commands: accepts work for a server's workers, hands it out, and tells those who wait when it has ended."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from wtb.application.server.command_errors import error_data
+from wtb.domain.commands import KEEP_REQUESTS, AcceptedRequest, Command, CommandKind, CommandStatus
+from wtb.domain.errors import CommandNotFound, Conflict, IdempotencyMismatch, InvalidInput, WorkerFailed
+from wtb.domain.ports import Clock, Ids, Owners, Storage
+from wtb.domain.secrets import Masker
+
+LOOK_S = 1.0
+"""How often a waiter looks for itself: another server may carry the command out."""
+
+_KEEP_ENDED = timedelta(days=7)
+_MOST_OPEN = 1_000
+"""How many open commands a server looks at in search of one that it may take."""
+
+_LONGEST_KEY = 200
+
+
+class Commands:
+    """The commands of one store, for any number of servers."""
+
+    def __init__(self, storage: Storage, clock: Clock, ids: Ids, owners: Owners, masker: Masker) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._ids = ids
+        self._owners = owners
+        self._masker = masker
+        self._waiting: dict[str, list[Callable[[], None]]] = {}
+        self._lock = threading.Lock()
+        self.on_accepted: Callable[[], None] = lambda: None
+        """Called after each accepted command; the dispatcher of this server sets it."""
+
+    def accept(
+        self,
+        kind: CommandKind,
+        *,
+        by: str,
+        subject: str | None = None,
+        arguments: Mapping[str, Any] | None = None,
+        key: str | None = None,
+    ) -> Command:
+        """Store a command, and return it. The same caller's key with the same request returns the first command.
+
+        Without a subject the command gets a new id for the run or the batch that it creates. It raises
+        IdempotencyMismatch if the key came with another request within 24 hours.
+        """
+        asked = {"kind": kind.value, "subject": subject, "arguments": arguments or {}}
+        command = Command(
+            id=self._ids.new(),
+            kind=kind,
+            subject=subject or self._ids.new(),
+            arguments=asked["arguments"],  # type: ignore[arg-type]  # a mapping, see above
+            created_by=by,
+            created_at=self._clock.now(),
+        )
+        with self._storage.unit_of_work() as uow:
+            if key is not None:
+                _check_key(key)
+                digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).digest()
+                known = uow.commands.find_request(by, key)
+                if known is not None and not known.is_forgotten(command.created_at):
+                    _check_same(known, digest)
+                    return uow.commands.get(known.command_id)
+                uow.commands.put_request(
+                    AcceptedRequest(
+                        caller=by, key=key, digest=digest, command_id=command.id, created_at=command.created_at
+                    )
+                )
+            uow.commands.add(command)
+            uow.commit()
+        self.on_accepted()
+        return command
+
+    def get(self, command_id: str) -> Command:
+        """Return a command; raise CommandNotFound."""
+        with self._storage.unit_of_work(readonly=True) as uow:
+            return uow.commands.get(command_id)
+
+    def list_commands(
+        self,
+        *,
+        statuses: Collection[CommandStatus] = (),
+        subject: str | None = None,
+        before: tuple[datetime, str] | None = None,
+        limit: int = 100,
+    ) -> tuple[Command, ...]:
+        """Return commands, newest first."""
+        with self._storage.unit_of_work(readonly=True) as uow:
+            return uow.commands.list_commands(statuses=statuses, subject=subject, before=before, limit=limit)
+
+    def when_ended(self, command_id: str, call: Callable[[], None]) -> Callable[[], None]:
+        """Let a function be called when this server sees a command end; return what takes that back."""
+        with self._lock:
+            self._waiting.setdefault(command_id, []).append(call)
+
+        def forget() -> None:
+            with self._lock:
+                calls = self._waiting.get(command_id, [])
+                if call in calls:
+                    calls.remove(call)
+                if not calls:
+                    self._waiting.pop(command_id, None)
+
+        return forget
+
+    def told_of_end(self, command_id: str) -> None:
+        """Wake those who wait for a command; its worker has stored how it ended."""
+        with self._lock:
+            calls = self._waiting.pop(command_id, [])
+        for call in calls:
+            call()
+
+    def wait_for(self, command_id: str, timeout_s: float) -> Command:
+        """Return a command when it has ended, or as it is after this time."""
+        ended = threading.Event()
+        forget = self.when_ended(command_id, ended.set)
+        until = time.monotonic() + timeout_s
+        try:
+            while not (found := self.get(command_id)).has_ended and (left := until - time.monotonic()) > 0:
+                ended.wait(min(left, LOOK_S))
+        finally:
+            forget()
+        return found
+
+    def find_next(self, may_take: Callable[[Command], bool] = lambda command: True) -> Command | None:
+        """Return the oldest command that nobody carries out and that this server may take."""
+        with self._storage.unit_of_work(readonly=True) as uow:
+            now = uow.now()
+            found = uow.commands.list_open(_MOST_OPEN)
+        return next((each for each in found if self._is_free(each, now) and may_take(each)), None)
+
+    def _is_free(self, command: Command, now: datetime) -> bool:
+        gone = None if command.owner is None else self._owners.is_gone(command.owner)
+        return command.may_be_taken(now, gone)
+
+    def take(self, command: Command, owner: str) -> Command | None:
+        """Give a command to a worker; return None if another server was quicker, or if it has no hope."""
+        with self._storage.unit_of_work() as uow:
+            now = uow.now()
+            if command.is_hopeless:
+                taken = command.failed(error_data(_hopeless(command), self._masker), now)
+            else:
+                taken = command.taken(owner, now)
+            try:
+                uow.commands.save(taken, command)
+            except Conflict:
+                return None
+            uow.commit()
+        if taken.has_ended:
+            self.told_of_end(command.id)
+            return None
+        return taken
+
+    def extend(self, command: Command) -> Command:
+        """Extend the lease of a command; raise Conflict if it is in other hands."""
+        with self._storage.unit_of_work() as uow:
+            extended = command.extended(uow.now())
+            uow.commands.save(extended, command)
+            uow.commit()
+        return extended
+
+    def complete(self, command: Command, result: Mapping[str, Any]) -> Command:
+        """Store the result of a command."""
+        return self._save(command, command.completed(result, self._clock.now()))
+
+    def fail(self, command: Command, error: BaseException) -> Command:
+        """Store why a command failed."""
+        return self._save(command, command.failed(error_data(error, self._masker), self._clock.now()))
+
+    def put_back(self, command: Command, so_far: Mapping[str, Any]) -> Command:
+        """Let another worker take a command, because this server ends."""
+        return self._save(command, command.put_back(so_far))
+
+    def lose(self, command: Command, how: str) -> Command:
+        """Let another worker take a command whose worker has ended, or fail it if that happened too often."""
+        try:
+            lost = command.lost()
+            if not lost.is_hopeless:
+                return self._save(command, lost)
+            failed = lost.failed(error_data(_hopeless(lost, how), self._masker), self._clock.now())
+            return self._save(command, failed)
+        except (Conflict, CommandNotFound):  # it had stored the end before it ended itself
+            return self.get(command.id)
+
+    def _save(self, before: Command, after: Command) -> Command:
+        with self._storage.unit_of_work() as uow:
+            uow.commands.save(after, before)
+            uow.commit()
+        return after
+
+    def forget_old(self) -> int:
+        """Delete commands that ended a week ago, and keys that may be used again; return how many commands."""
+        with self._storage.unit_of_work() as uow:
+            now = self._clock.now()
+            count = uow.commands.delete_old(ended_before=now - _KEEP_ENDED, requests_before=now - KEEP_REQUESTS)
+            uow.commit()
+        return count
+
+
+def _check_key(key: str) -> None:
+    if not key or len(key) > _LONGEST_KEY or not key.isprintable():
+        raise InvalidInput(f"an Idempotency-Key has 1 to {_LONGEST_KEY} printable characters")
+
+
+def _check_same(known: AcceptedRequest, digest: bytes) -> None:
+    if known.digest != digest:
+        raise IdempotencyMismatch(
+            f"the Idempotency-Key {known.key!r} came with another request before; use a new key for a new request"
+        )
+
+
+def _hopeless(command: Command, how: str | None = None) -> WorkerFailed:
+    ended = f"; the last one {how}" if how else ""
+    return WorkerFailed(
+        f"{command.kind} was given up after {command.attempts} attempts: its workers ended before it did{ended}. "
+        f"What they stored of {command.subject!r} is intact; the server's log has their last words"
+    )

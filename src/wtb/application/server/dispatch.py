@@ -1,0 +1,247 @@
+"""Dispatcher: gives accepted commands to worker processes, at most so many at a time, and answers quick questions."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Protocol
+
+from wtb.application.server.command_errors import error_from
+from wtb.application.server.commands import Commands
+from wtb.domain.commands import Command
+from wtb.domain.errors import WorkerFailed, WorkflowNotServed, WTBError
+from wtb.domain.secrets import masked_logger
+
+_log = masked_logger(__name__)
+
+_LOOK_S = 1.0
+"""How often the dispatcher looks for commands of other servers and of workers that are gone."""
+
+_STARTS = 3
+"""How often a worker is started that ends before it is ready."""
+
+_GRACE_S = 10.0
+"""How long runs may take to reach the end of a step when the server ends."""
+
+
+class CommandWorker(Protocol):
+    """A worker process for one command or one question. It ends afterwards, and whenever the server ends."""
+
+    @property
+    def name(self) -> str:
+        """The name of the process in leases."""
+        ...
+
+    def carry_out(self, command: Command, reference: str | None) -> str | None:
+        """Wait until the worker has stored how the command ended; if the worker ended before that, say how."""
+        ...
+
+    def ask(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the answer to a question; raise its error, or WorkerFailed if the worker ended."""
+        ...
+
+    def stop(self) -> None:
+        """Ask for an end after the current step."""
+        ...
+
+    def kill(self) -> None:
+        """End the process and its children now."""
+        ...
+
+
+class SpareWorkers:
+    """Keeps a worker ready that has imported WTB and nothing of the user's, so that no command waits for that."""
+
+    def __init__(self, start: Callable[[], CommandWorker], count: int = 1) -> None:
+        self._start = start
+        self._count = count
+        self._ready: list[CommandWorker] = []
+        self._changed = threading.Condition()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._fill, name="wtb-spares", daemon=True)
+
+    def open(self) -> None:
+        """Begin to start workers."""
+        self._thread.start()
+
+    def get(self) -> CommandWorker:
+        """Return a worker that nobody else has."""
+        with self._changed:
+            self._changed.notify_all()
+            if self._ready:
+                return self._ready.pop(0)
+        return self._started()
+
+    def give_back(self, worker: CommandWorker) -> None:
+        """Take back a worker that was not used."""
+        with self._changed:
+            self._ready.append(worker)
+
+    def close(self) -> None:
+        """End all spare workers."""
+        with self._changed:
+            self._closed.set()
+            self._changed.notify_all()
+            ready, self._ready = self._ready, []
+        for worker in ready:
+            worker.kill()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _fill(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed.is_set() or len(self._ready) < self._count)
+                if self._closed.is_set():
+                    return
+            try:
+                worker = self._started()
+            except WorkerFailed:
+                _log.exception("no worker can be started; trying again")
+                with self._changed:
+                    self._changed.wait_for(self._closed.is_set, timeout=_GRACE_S)
+                continue
+            with self._changed:
+                if not self._closed.is_set():
+                    self._ready.append(worker)
+                    continue
+            worker.kill()
+
+    def _started(self) -> CommandWorker:
+        for _ in range(_STARTS - 1):
+            with suppress(WorkerFailed):
+                return self._start()
+        return self._start()
+
+
+class Dispatcher:
+    """Carries out the commands of a store in worker processes of this server."""
+
+    def __init__(
+        self,
+        commands: Commands,
+        start_worker: Callable[[], CommandWorker],
+        *,
+        workers: int,
+        find_reference: Callable[[Command], str | None],
+    ) -> None:
+        self._commands = commands
+        self._spares = SpareWorkers(start_worker)
+        self._find_reference = find_reference
+        self._free = threading.BoundedSemaphore(workers)
+        self._wake = threading.Event()
+        self._closed = threading.Event()
+        self._running: dict[str, CommandWorker] = {}
+        self._threads: set[threading.Thread] = set()
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._dispatch, name="wtb-dispatcher", daemon=True)
+
+    def start(self) -> None:
+        """Begin to carry out commands."""
+        self._commands.on_accepted = self._wake.set
+        self._spares.open()
+        self._thread.start()
+
+    def ask(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Ask a worker something that changes nothing, as what a workflow looks like; raise its error."""
+        worker = self._spares.get()
+        try:
+            return worker.ask(question)
+        finally:
+            worker.kill()
+
+    def close(self) -> None:
+        """Let runs reach the end of their step, then end all workers. What is left goes on with the next server."""
+        self._closed.set()
+        self._wake.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        with self._lock:
+            workers, threads = list(self._running.values()), list(self._threads)
+        for worker in workers:
+            worker.stop()
+        until = time.monotonic() + _GRACE_S
+        for thread in threads:
+            thread.join(max(0.0, until - time.monotonic()))
+        for worker in workers:
+            worker.kill()
+        for thread in threads:
+            thread.join()
+        self._spares.close()
+
+    def _dispatch(self) -> None:
+        while not self._closed.is_set():
+            self._wake.wait(_LOOK_S)
+            self._wake.clear()
+            try:
+                while not self._closed.is_set() and self._take_one():
+                    pass
+            except WTBError:
+                _log.exception("no command can be taken now; trying again")
+                time.sleep(_LOOK_S)
+
+    def _take_one(self) -> bool:
+        """Give the next command to a worker; return False if there is none, or no worker is free."""
+        if not self._free.acquire(blocking=False):
+            return False
+        taken: Command | None = None
+        try:
+            found = self._commands.find_next(self._may_take)
+            if found is None:
+                return False
+            reference = self._find_reference(found)
+            worker = self._spares.get()
+            taken = self._commands.take(found, worker.name)
+            if taken is None:
+                self._spares.give_back(worker)
+                return True
+            thread = threading.Thread(
+                target=self._carry_out, args=(taken, reference, worker), name=f"wtb-command-{taken.id}", daemon=True
+            )
+            with self._lock:
+                self._running[taken.id] = worker
+                self._threads.add(thread)
+            thread.start()
+            return True
+        finally:
+            if taken is None:
+                self._free.release()
+
+    def _may_take(self, command: Command) -> bool:
+        """Whether this server can load the code that a command needs; otherwise another one may."""
+        try:
+            self._find_reference(command)
+        except WorkflowNotServed:
+            return False
+        except WTBError:  # its worker says what is wrong
+            return True
+        return True
+
+    def _carry_out(self, command: Command, reference: str | None, worker: CommandWorker) -> None:
+        try:
+            how = worker.carry_out(command, reference)
+            if how is not None and not self._closed.is_set():
+                _log.warning("the worker of command %s (%s) %s", command.id, command.kind, how)
+                self._commands.lose(command, how)
+        except WTBError:
+            _log.exception("command %s could not be carried out here; it waits for its next attempt", command.id)
+        finally:
+            worker.kill()
+            with self._lock:
+                del self._running[command.id]
+                self._threads.discard(threading.current_thread())
+            self._free.release()
+            self._commands.told_of_end(command.id)
+            self._wake.set()
+
+
+def answer_of(said: Mapping[str, Any] | None, how: str) -> Mapping[str, Any]:
+    """Return what a worker answered to a question; raise the error that it answered instead."""
+    if said is None:
+        raise WorkerFailed(f"the worker {how} before it answered; the server's log has its last words")
+    if "refused" in said:
+        raise error_from(said["refused"])
+    answer: Mapping[str, Any] = said["answer"]
+    return answer

@@ -1,0 +1,185 @@
+"""ServedWorkflows: which workflows a server may run, and where their code is. No request ever names a path."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wtb.application.queries.service import Queries
+from wtb.application.server.command_errors import error_from
+from wtb.domain.commands import Command, CommandKind
+from wtb.domain.errors import ExecutionNotFound, WorkflowNotFound, WorkflowNotServed
+from wtb.domain.execution import Execution
+
+_NEEDS_NO_CODE = frozenset({CommandKind.RUN_CHECKPOINT, CommandKind.RUN_ABANDON_ROLLBACK, CommandKind.RUN_FORK})
+"""Commands that a worker can carry out without the workflow; they use it if it is there."""
+
+_FRESH_S = 30.0
+"""For how long the description of a workflow counts if its file has not changed; modules that it imports may have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedWorkflow:
+    """A workflow that the server may run, as a worker has loaded it."""
+
+    reference: str
+    source: str | None = None
+    """Where its runs say that it came from."""
+    name: str | None = None
+    definition: Mapping[str, Any] | None = None
+    error: Mapping[str, Any] | None = None
+    """Why it cannot be loaded."""
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> ServedWorkflow:
+        """Read what a worker answered."""
+        return cls(**data)
+
+
+Describe = Callable[[Sequence[str]], Sequence[Mapping[str, Any]]]
+"""Asks a worker to load references and to describe what they name."""
+
+
+class ServedWorkflows:
+    """The references of `wtb serve`; without any, the recorded sources under a folder."""
+
+    def __init__(
+        self, references: Sequence[str], *, folder: Path, recorded: bool, queries: Queries, describe: Describe
+    ) -> None:
+        self._references = tuple(absolute(each, folder) for each in references)
+        self._folder = folder
+        self._recorded = recorded and not references
+        self._queries = queries
+        self._describe = describe
+        self._known: dict[str, tuple[float, object, ServedWorkflow]] = {}
+        self._lock = threading.Lock()
+
+    def list_served(self) -> tuple[ServedWorkflow, ...]:
+        """Return all workflows that the server may run, in the order of their references."""
+        return self._described(self._recorded_sources() if self._recorded else self._references)
+
+    def find(self, name: str) -> ServedWorkflow:
+        """Return the workflow of a name; raise WorkflowNotFound, or WorkflowNotServed if only its runs are here."""
+        served = self.list_served()
+        found = next((each for each in served if each.name == name), None)
+        if found is not None:
+            return found
+        runs = self._queries.list_runs(workflow=name, limit=1)
+        if runs:
+            source = runs[0].execution.workflow_source or "FILE:NAME"
+            raise WorkflowNotServed(f"this server does not serve the workflow {name!r}", f"wtb run {source}")
+        broken = [each for each in served if each.error is not None]
+        if broken and broken[0].error is not None:
+            raise error_from(broken[0].error)
+        names = ", ".join(each.name for each in served if each.name) or "none"
+        raise WorkflowNotFound(name, f"this server, which serves {names}")
+
+    def for_run(self, execution: Execution, verb: str) -> str:
+        """Return the reference of a run's workflow; raise WorkflowNotServed with the command that does it instead."""
+        source = execution.workflow_source
+        if self._recorded:
+            if source is not None and is_under(source, self._folder):
+                return source
+        elif source is not None and source in self._references:
+            return source
+        else:
+            served = self.list_served()
+            for each in served:
+                if each.source == source or each.name == execution.workflow_name:
+                    return each.reference
+            broken = [each for each in served if each.name is None and _same_file(each.reference, source)]
+            if broken:
+                return broken[0].reference
+        raise WorkflowNotServed(
+            f"run {execution.id!r} is of the workflow {execution.workflow_name!r}, which this server does not serve",
+            f"wtb {verb} {execution.id}",
+        )
+
+    def for_command(self, command: Command) -> str | None:
+        """Return the reference that a worker needs for a command; None if it needs none."""
+        name = command.arguments.get("workflow")
+        if name is not None:
+            return self.find(name).reference
+        if not command.kind.value.startswith("run."):
+            return None
+        verb = command.kind.value.removeprefix("run.").rpartition("_")[2]
+        try:
+            return self.for_run(self._queries.execution(command.arguments.get("run") or command.subject or ""), verb)
+        except (ExecutionNotFound, WorkflowNotServed):
+            if command.kind in _NEEDS_NO_CODE:
+                return None
+            raise
+
+    def _recorded_sources(self) -> tuple[str, ...]:
+        """Return where the newest run of each workflow says that it came from, if that is under the folder."""
+        found = dict[str, None]()
+        for workflow in self._queries.list_workflows():
+            for row in self._queries.list_runs(workflow=workflow.name, limit=1):
+                source = row.execution.workflow_source
+                if source is not None and is_under(source, self._folder):
+                    found[source] = None
+        return tuple(found)
+
+    def _described(self, references: Sequence[str]) -> tuple[ServedWorkflow, ...]:
+        with self._lock:
+            now = time.monotonic()
+            stamps = {each: _stamp(each) for each in references}
+            stale = [each for each in references if not self._is_fresh(each, stamps[each], now)]
+            if stale:
+                for data in self._describe(stale):
+                    found = ServedWorkflow.from_data(data)
+                    self._known[found.reference] = (now, stamps[found.reference], found)
+            return tuple(self._known[each][2] for each in references)
+
+    def _is_fresh(self, reference: str, stamp: object, now: float) -> bool:
+        known = self._known.get(reference)
+        return known is not None and known[1] == stamp and now - known[0] < _FRESH_S
+
+
+def absolute(reference: str, folder: Path) -> str:
+    """Return a reference that means the same from every folder."""
+    place, separator, name = reference.partition(".py:")
+    if separator:
+        return f"{(folder / f'{place}.py').resolve()}:{name}"
+    return str((folder / reference).resolve()) if reference.endswith((".py", ".json")) else reference
+
+
+def is_under(source: str, folder: Path) -> bool:
+    """Whether the code of a recorded source lies under a folder."""
+    file = _file_of(source)
+    if file is None:
+        module = source.partition(":")[0]
+        parts = module.split(".")
+        if not all(part.isidentifier() for part in parts):
+            return False
+        place = folder.joinpath(*parts)
+        return place.with_suffix(".py").is_file() or (place / "__init__.py").is_file()
+    try:
+        return file.resolve().is_relative_to(folder.resolve()) and file.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _file_of(reference: str) -> Path | None:
+    place = reference.rpartition(":")[0] or reference
+    if reference.endswith(".json"):
+        return Path(reference)
+    return Path(place) if place.endswith(".py") else None
+
+
+def _same_file(reference: str, source: str | None) -> bool:
+    return source is not None and _file_of(source) is not None and _file_of(reference) == _file_of(source)
+
+
+def _stamp(reference: str) -> object:
+    """Return what changes when the file of a reference is edited."""
+    file = _file_of(reference)
+    try:
+        found = None if file is None else file.stat()
+    except OSError:
+        return None
+    return None if found is None else (found.st_mtime_ns, found.st_size, found.st_ino)

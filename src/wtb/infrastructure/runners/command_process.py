@@ -1,0 +1,76 @@
+"""CommandProcess: a process of this machine that carries out one command of a server, and ends with the server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from wtb.application.server.dispatch import answer_of
+from wtb.domain.commands import Command
+from wtb.domain.errors import WorkerFailed
+from wtb.infrastructure.runners.channel import Channel
+from wtb.infrastructure.runners.processes import how_it_ended
+
+_LAST_WORDS_S = 10.0
+"""How long a worker may take to end once it has nothing to do."""
+
+
+class CommandProcess:
+    """A worker, seen from the server. The settings go over a socket: they may hold a password."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        here, there = socket.socketpair()
+        with there:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "wtb.server_worker", str(there.fileno())],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[there.fileno()],
+                # In its own session it does not get the Ctrl-C of the terminal, and can be ended with its children.
+                start_new_session=True,
+            )
+        self._channel = Channel(here, self._is_alive)
+        self._channel.send({"settings": dict(settings), "path": sys.path})
+        said = self._channel.receive()
+        if said is None:
+            raise WorkerFailed(f"a worker process {self._ending()} before it was ready; its output says why")
+        self.name: str = said["ready"]
+
+    def _is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def carry_out(self, command: Command, reference: str | None) -> str | None:
+        self._channel.send({"command": command.to_data(), "reference": reference})
+        said = self._channel.receive()
+        return None if said is not None else self._ending()
+
+    def ask(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
+        self._channel.send({"ask": dict(question)})
+        said = self._channel.receive()
+        return answer_of(said, "" if said is not None else self._ending())
+
+    def stop(self) -> None:
+        self._channel.send({"stop": True})
+
+    def kill(self) -> None:
+        with suppress(OSError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._channel.close()
+
+    def _ending(self) -> str:
+        """Wait until the process has ended; return how it ended."""
+        try:
+            self._process.wait(_LAST_WORDS_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return "did not end and was killed"
+        code = self._process.returncode
+        with suppress(OSError):  # its children would go on with what another worker gets
+            os.killpg(self._process.pid, signal.SIGKILL)
+        return how_it_ended(code)

@@ -1,0 +1,81 @@
+"""WorkerDesk: everything that a worker has for its one command."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from wtb.application.queries.state_edits import StateEdit, StateEditor
+from wtb.application.queries.tagged_json import TaggedJson
+from wtb.application.runs.run_request import RunRequest
+from wtb.bench import Bench
+from wtb.bootstrap import Services
+from wtb.domain.errors import InvalidInput
+from wtb.domain.execution import Execution
+from wtb.flow import Workflow
+from wtb.infrastructure.codecs.state_classes import StateClasses
+from wtb.loading import load_workflow
+from wtb.runs import Run
+
+
+@dataclass(kw_only=True)
+class WorkerDesk:
+    """The bench of a worker, whose user is the caller of the command, and the code that the command may use."""
+
+    bench: Bench
+    reference: str | None
+    """Where the workflow is; the server has decided that it may be run."""
+    request: RunRequest = field(default_factory=RunRequest)
+    """Asks the run to pause when the server ends."""
+    _flow: Workflow | None = None
+
+    @property
+    def services(self) -> Services:
+        """The services of the bench."""
+        return self.bench.services
+
+    def flow(self) -> Workflow:
+        """Return the workflow, loaded once."""
+        if self._flow is None:
+            if self.reference is None:
+                raise InvalidInput("this command came without a workflow")
+            self._flow = load_workflow(self.reference)
+        return self._flow
+
+    def run(self, run_id: str) -> Run:
+        """Return a run that knows its workflow, if the server serves it; its code registers tools and classes."""
+        found = self.services.queries.execution(run_id)
+        return Run(self.bench, found.id, None if self.reference is None else self.flow())
+
+    @property
+    def json(self) -> TaggedJson:
+        """Values as JSON, with the classes that the workflow has registered."""
+        return TaggedJson(StateClasses(), self.services.masker)
+
+    def read_values(self, data: Mapping[str, Any] | None, what: str) -> dict[str, Any] | None:
+        """Return the values that tagged JSON describes."""
+        return None if data is None else self.json.read(dict(data), place=what)
+
+    def update(self, run: Run, edit: Mapping[str, Any] | None, target: str | int | None = None) -> dict[str, Any]:
+        """Return the keys of a run's state that an edit changes, at its head or at a checkpoint."""
+        if not edit:
+            return {}
+        stored = self.services.queries.checkpoint_view(run.id, target).state
+        live = run.state if target is None else dict(run.at(target).state)
+        return StateEditor(self.json, StateClasses()).update(StateEdit.from_data(edit), stored, live)
+
+
+def run_data(execution: Execution) -> dict[str, Any]:
+    """Return what a caller learns of a run that a command has changed."""
+    failure = execution.failure
+    return {
+        "id": execution.id,
+        "workflow": execution.workflow_name,
+        "status": execution.status.value,
+        "version": execution.version,
+        "pause": None if execution.pause is None else execution.pause.to_data(),
+        "failure": None
+        if failure is None
+        else {"type": failure.type, "message": failure.message, "node": failure.node},
+    }

@@ -1,0 +1,219 @@
+"""Commands about runs. Each decides by what is stored whether an earlier worker has carried it out already."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from wtb.application.server.run_marks import RunMark, read_mark
+from wtb.domain.commands import Command
+from wtb.domain.errors import CheckpointNotFound, ExecutionNotFound, InvalidInput, VersionMismatch
+from wtb.domain.execution import Execution, ExecutionStatus, PauseKind
+from wtb.domain.ids import ExecutionId
+from wtb.domain.rollback import RollbackPlan
+from wtb.server_commands.desk import WorkerDesk, run_data
+
+Result = dict[str, Any]
+_BUSY = (ExecutionStatus.PENDING, ExecutionStatus.RUNNING)
+
+
+def start(desk: WorkerDesk, command: Command) -> Result:
+    """Begin a run, and run it until it ends or pauses; if it has begun already, go on with it."""
+    run_id, given = _subject(command), command.arguments
+    flow = desk.flow()
+    with suppress(ExecutionNotFound):
+        return _gone_on(desk, command, desk.services.queries.execution(run_id))
+    desk.bench._run(
+        desk.request,
+        flow,
+        desk.read_values(given.get("input"), "input"),
+        run_id=run_id,
+        metadata=given.get("metadata"),
+        created_by=command.created_by,
+        **given.get("options", {}),
+    )
+    return _result(desk, run_id)
+
+
+def _gone_on(desk: WorkerDesk, command: Command, execution: Execution) -> Result:
+    """Go on with a run that an earlier worker left, or that the server paused when it ended."""
+    paused_at = (command.result or {}).get("paused_at_version")
+    if execution.status in _BUSY or paused_at == execution.version:
+        _run(desk, execution.id)
+    return _result(desk, execution.id)
+
+
+def resume(desk: WorkerDesk, command: Command) -> Result:
+    """Go on with a run, after an edit of its state or with an answer."""
+    run_id, given = _subject(command), command.arguments
+    mark = RunMark.from_data(given["mark"])
+    execution, now = read_mark(desk.services.storage, run_id)
+    run = desk.run(run_id)
+    if command.attempts > 1 and now.version != mark.version:
+        return _resumed_again(desk, command, execution, now, mark)
+    answer = desk.json.read(given["answer"], place="answer") if "answer" in given else None
+    _run(
+        desk,
+        run_id,
+        update=desk.update(run, given.get("update")),
+        answer=answer,
+        rerun_node=given.get("rerun_node", False),
+        strict=given.get("strict", False),
+        options=given.get("options", {}),
+        version=given.get("version"),
+    )
+    return _result(desk, run_id)
+
+
+def _resumed_again(desk: WorkerDesk, command: Command, execution: Execution, now: RunMark, mark: RunMark) -> Result:
+    """Go on after a worker was killed. An edit moves the head before anything else, an answer is counted."""
+    given, run_id = command.arguments, execution.id
+    if execution.status not in _BUSY:
+        return _gone_on(desk, command, execution)
+    edit = given.get("update") if now.head == mark.head else None
+    _run(desk, run_id, update=desk.update(desk.run(run_id), edit), options=given.get("options", {}))
+    found, after = read_mark(desk.services.storage, run_id)
+    waits = found.pause is not None and found.pause.kind in (PauseKind.QUESTION, PauseKind.IN_DOUBT)
+    if "answer" in given and waits and (after.head, after.answers) == (mark.head, mark.answers):
+        _run(desk, run_id, answer=desk.json.read(given["answer"], place="answer"))
+    return _result(desk, run_id)
+
+
+def _run(desk: WorkerDesk, run_id: str, **how: Any) -> None:
+    desk.services.controller.run(ExecutionId(run_id), desk.flow().definition(), request=desk.request, **how)
+
+
+def plan_rollback(desk: WorkerDesk, command: Command) -> Result:
+    """Return what a rollback would do, and the tag that a rollback of exactly this plan names."""
+    run_id = _subject(command)
+    execution, plan = _plan(desk, run_id, command.arguments)
+    shown = desk.services.masker.data(plan.to_dict())
+    return {"plan": shown, "version": execution.version, "digest": _digest(plan)}
+
+
+def rollback(desk: WorkerDesk, command: Command) -> Result:
+    """Roll a run back, if the plan is still the one that the caller has seen."""
+    run_id, given = _subject(command), command.arguments
+    done = _travelled(desk, command)
+    if done is not None:
+        return done
+    execution, plan = _plan(desk, run_id, given)
+    version = given["version"] if command.attempts == 1 else None
+    execution.check_version(version)
+    if _digest(plan) != given["digest"]:
+        raise VersionMismatch(
+            f"the plan to roll back run {run_id!r} has changed; look at the new plan, and decide again"
+        )
+    desk.services.travel.rollback(
+        execution.id,
+        given["target"],
+        allow_irreversible=given.get("allow_irreversible", False),
+        expected=plan,
+        created_by=command.created_by,
+        version=version,
+        **_scope(given),
+    )
+    return _result(desk, run_id)
+
+
+def redo(desk: WorkerDesk, command: Command) -> Result:
+    """Undo the last rollback of a run."""
+    run_id, given = _subject(command), command.arguments
+    done = _travelled(desk, command)
+    if done is not None:
+        return done
+    run = desk.run(run_id)
+    version = given["version"] if command.attempts == 1 else None
+    desk.services.travel.redo(run.id, created_by=command.created_by, version=version)
+    return _result(desk, run_id)
+
+
+def _travelled(desk: WorkerDesk, command: Command) -> Result | None:
+    """Finish a rollback or a redo that an earlier worker has begun; None if none has."""
+    if command.attempts == 1:
+        return None
+    run_id = _subject(command)
+    execution, now = read_mark(desk.services.storage, run_id)
+    if now.rollbacks == command.arguments["mark"]["rollbacks"]:
+        return None
+    if execution.status is ExecutionStatus.ROLLING_BACK:
+        desk.run(run_id).continue_rollback()
+    return _result(desk, run_id)
+
+
+def continue_rollback(desk: WorkerDesk, command: Command) -> Result:
+    """Finish a rollback that failed or was killed."""
+    run_id = _subject(command)
+    run = desk.run(run_id)
+    if command.attempts == 1 or run.status is ExecutionStatus.ROLLING_BACK:
+        run.continue_rollback(in_doubt=command.arguments.get("in_doubt"))
+    return _result(desk, run_id)
+
+
+def abandon_rollback(desk: WorkerDesk, command: Command) -> Result:
+    """Give up a rollback that failed."""
+    run_id = _subject(command)
+    run = desk.run(run_id)
+    if command.attempts == 1 or run.status is ExecutionStatus.ROLLING_BACK:
+        run.abandon_rollback(in_doubt=command.arguments.get("in_doubt"))
+    return _result(desk, run_id)
+
+
+def fork(desk: WorkerDesk, command: Command) -> Result:
+    """Make a new run from a checkpoint of another one."""
+    new_id, given = _subject(command), command.arguments
+    run = desk.run(given["run"])
+    with suppress(ExecutionNotFound):
+        return {**_result(desk, new_id), "forked_from": {"run": run.id}}
+    target = given.get("target")
+    edit = given.get("update")
+    forked = run.forked(
+        target,
+        run_id=new_id,
+        name=given.get("name") or "main",
+        update=desk.update(run, edit, target) if edit else None,
+        input=desk.read_values(given.get("input"), "input"),
+        variants=given.get("variants"),
+        created_by=command.created_by,
+    )
+    return {**_result(desk, new_id), "forked_from": {"run": run.id, "checkpoint": forked.checkpoint.id}}
+
+
+def checkpoint(desk: WorkerDesk, command: Command) -> Result:
+    """Name the current position of a run."""
+    run_id, given = _subject(command), command.arguments
+    found = None
+    if command.attempts > 1:
+        with suppress(CheckpointNotFound):
+            found = desk.services.queries.checkpoint(run_id, given["name"])
+    if found is None:
+        run = desk.services.queries.execution(run_id)
+        how = {"created_by": command.created_by}
+        found = desk.services.run_editor.checkpoint(run.id, given["name"], given.get("description", ""), **how)
+    return {**_result(desk, run_id), "checkpoint": {"id": found.id, "step": found.step, "name": given["name"]}}
+
+
+def _plan(desk: WorkerDesk, run_id: str, given: Mapping[str, Any]) -> tuple[Execution, RollbackPlan]:
+    run = desk.run(run_id)
+    return run.execution, desk.services.travel.plan(run.id, given["target"], **_scope(given))
+
+
+def _scope(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: given[name] for name in ("tools", "files", "shared") if name in given}
+
+
+def _digest(plan: RollbackPlan) -> str:
+    return hashlib.sha256(json.dumps(plan.to_dict(), sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _result(desk: WorkerDesk, run_id: str) -> Result:
+    return {"run": run_data(desk.services.queries.execution(run_id))}
+
+
+def _subject(command: Command) -> str:
+    if command.subject is None:
+        raise InvalidInput(f"command {command.id!r} names no run")
+    return command.subject

@@ -1,0 +1,6 @@
+"""Every storage keeps the contract of EventFeed."""
+
+from wtb.testing.event_feed import EventFeedContract
+
+
+class TestEventFeed(EventFeedContract): ...
