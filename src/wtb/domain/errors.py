@@ -10,6 +10,7 @@ WTBError
 │   ├── FileCommitNotFound
 │   ├── FileNotFound
 │   ├── BatchNotFound
+│   ├── CaseNotFound
 │   ├── BaselineNotFound
 │   ├── CommandNotFound
 │   ├── ObjectNotFound
@@ -132,6 +133,12 @@ class BatchNotFound(NotFound):
 
     noun = "batch"
     hint = "; `wtb batch ls` lists them"
+
+
+class CaseNotFound(NotFound):
+    """The batch has no case with this id."""
+
+    noun = "case"
 
 
 class BaselineNotFound(NotFound):

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from wtb.api.routes import checkpoints, execution_reads, health, run_history, sessions, tokens
+from wtb.api.routes import (
+    baselines,
+    batch_results,
+    batches,
+    checkpoints,
+    execution_reads,
+    health,
+    run_history,
+    sessions,
+    tokens,
+)
 
 ROUTERS: tuple[APIRouter, ...] = (
     health.router,
@@ -13,5 +23,8 @@ ROUTERS: tuple[APIRouter, ...] = (
     execution_reads.router,
     checkpoints.router,
     run_history.router,
+    batches.router,
+    batch_results.router,
+    baselines.router,
 )
 """All routers. Each names its whole prefix itself."""
