@@ -36,6 +36,8 @@ WTBError
 │   ├── Forbidden               the role does not allow it, or the request comes from a foreign page
 │   └── TooManyRequests         says when to try again
 ├── CursorGone                  the place in the feed of events no longer exists
+├── ReaderTooSlow               a client of the feed did not take its events in time
+├── ServerStopping              the server ends; another one, or the same one later, goes on
 ├── CircuitOpen                 a service failed too often, and is left alone for a while
 ├── WorkerFailed                a worker process could not start or go on
 ├── EnvironmentFailed           the environment of a node could not start, or ended before the node
@@ -286,6 +288,14 @@ class TooManyRequests(AccessDenied):
 
 class CursorGone(WTBError):
     """The feed of events no longer has the event that a cursor names; begin again without one."""
+
+
+class ReaderTooSlow(WTBError):
+    """A client of the feed did not take its events in time, so it was dropped; its cursor is still good."""
+
+
+class ServerStopping(WTBError):
+    """The server ends."""
 
 
 class CircuitOpen(WTBError):

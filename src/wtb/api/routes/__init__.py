@@ -9,11 +9,16 @@ from wtb.api.routes import (
     batch_results,
     batches,
     checkpoints,
+    commands,
+    events,
     execution_reads,
     health,
+    rollbacks,
+    run_changes,
     run_history,
     sessions,
     tokens,
+    workflows,
 )
 
 ROUTERS: tuple[APIRouter, ...] = (
@@ -26,5 +31,10 @@ ROUTERS: tuple[APIRouter, ...] = (
     batches.router,
     batch_results.router,
     baselines.router,
+    workflows.router,
+    run_changes.router,
+    rollbacks.router,
+    commands.router,
+    events.router,
 )
 """All routers. Each names its whole prefix itself."""
