@@ -6,6 +6,7 @@ from fastapi import APIRouter
 
 from wtb.api.routes import (
     baselines,
+    batch_changes,
     batch_results,
     batches,
     checkpoints,
@@ -29,6 +30,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     checkpoints.router,
     run_history.router,
     batches.router,
+    batch_changes.router,
     batch_results.router,
     baselines.router,
     workflows.router,

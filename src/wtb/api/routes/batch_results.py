@@ -32,7 +32,7 @@ from wtb.domain.values import showing
 if TYPE_CHECKING:
     from wtb.batch_results import BatchResult, JobResult
 
-router = APIRouter(prefix="/api/v1/batches/{id}", tags=["batches"])
+router = APIRouter(prefix="/api/v1/batches/{batch_id}", tags=["batches"])
 
 _ONE = answers(BatchNotFound, InvalidInput, DamagedData)
 _REPORT_POLICY = (

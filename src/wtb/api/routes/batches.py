@@ -34,14 +34,14 @@ def list_batches(
     return batch_list(parts.services.queries.batch_page(cursor=cursor, limit=limit, name=name))
 
 
-@router.get("/{id}", operation_id="batches_get", summary="Show how far a batch has come", responses=_ONE)
+@router.get("/{batch_id}", operation_id="batches_get", summary="Show how far a batch has come", responses=_ONE)
 def get_batch(parts: Parts, caller: Viewer, batch: BatchName) -> BatchAnswer:
     """Return the counts, the spending, the limits, and the jobs that run right now."""
     return BatchAnswer.of_status(parts.services.queries.batch_status(batch))
 
 
 @router.post(
-    "/{id}/cancel",
+    "/{batch_id}/cancel",
     operation_id="batches_cancel",
     summary="Cancel a batch",
     responses=answers(BatchNotFound, InvalidInput, DamagedData),
@@ -55,7 +55,7 @@ def cancel_batch(parts: Parts, caller: Operator, batch: BatchName) -> BatchAnswe
 
 
 @router.delete(
-    "/{id}",
+    "/{batch_id}",
     operation_id="batches_delete",
     summary="Delete a batch with its results",
     status_code=204,
