@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -130,11 +131,8 @@ def lists(database: str) -> list[Figure]:
     figures = []
     with stores(database) as (many, few):
         for name, filters in FILTERS.items():
-            grown, ms = ratio(lambda f=filters: many.page(f), lambda f=filters: few.page(f))  # type: ignore[misc]
-            last, _ = ratio(
-                lambda f=filters: many.page(f, many.last),
-                lambda f=filters: many.page(f),  # type: ignore[misc]
-            )
+            grown, ms = ratio(partial(many.page, filters), partial(few.page, filters))
+            last, _ = ratio(partial(many.page, filters, many.last), partial(many.page, filters))
             detail = f"{ms:.2f} ms for {LIMIT} runs"
             title = f"{database}, runs: {name}"
             figures.append(Figure(name=f"{title}; 100,000 / 1,000", value=grown, unit="×", bar=BAR, detail=detail))

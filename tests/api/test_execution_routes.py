@@ -74,7 +74,12 @@ def test_runs_without_a_living_process_are_found(viewer: TestClient, bench: Benc
     for id, minutes in (("just-gone", 0), ("long-gone", 90)):
         seen = now - timedelta(minutes=minutes)
         lease = Lease(owner="elsewhere:1:1", token=1, expires_at=seen - timedelta(minutes=1))
-        facts = {"status": ExecutionStatus.RUNNING, "lease": lease, "lease_token": 1, "updated_at": seen}
+        facts: dict[str, Any] = {
+            "status": ExecutionStatus.RUNNING,
+            "lease": lease,
+            "lease_token": 1,
+            "updated_at": seen,
+        }
         with bench.services.storage.unit_of_work() as uow:
             uow.executions.add(replace(execution, id=ExecutionId(id), created_at=seen, **facts))
             uow.commit()

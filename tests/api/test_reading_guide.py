@@ -39,7 +39,7 @@ def sent(client: TestClient, command: str) -> Any:
             case _:
                 address = word
     assert headers.pop("Authorization") == "Bearer $TOKEN"
-    return client.request(method, address, content=body, headers=headers, **({"params": query} if query else {}))
+    return client.request(method, address, content=body, headers=headers, params=query or None)
 
 
 def test_every_curl_command_of_the_page_is_answered(admin: TestClient, server_settings: Settings) -> None:
