@@ -9,12 +9,12 @@ from wtb.bench import Bench
 from wtb.settings import Settings
 
 
-@wtb.tool(effects="none")
+@wtb.tool(effects="none", name="api_look")
 def look(api_key: str, place: str) -> dict[str, Any]:
     return {"seen": place, "n": 1 << 60}
 
 
-@wtb.tool(effects="external")
+@wtb.tool(effects="external", name="api_send")
 def send(text: str) -> str:
     return "sent"
 

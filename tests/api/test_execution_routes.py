@@ -268,7 +268,7 @@ def test_two_checkpoints_are_compared_also_across_runs(viewer: TestClient, bench
     files = {each["path"]: each for each in found["files"]}
     assert files["2.txt"]["change"] == "added"
     assert "+<script>alert(2)</script>" in files["page.html"]["diff"]
-    assert [call["tool"] for call in found["calls"]] == ["look"]
+    assert [call["tool"] for call in found["calls"]] == ["api_look"]
     assert "sk-secret" not in json.dumps(found)
     bench.run(writing(1), {"start": 2}, run_id="other")
     across = viewer.get(f"{RUNS}/{run}/diff", params={"from": "0", "run": "other"}).json()
@@ -303,10 +303,10 @@ def test_the_timeline_has_visits_attempts_and_waits(viewer: TestClient, bench: B
 def test_calls_are_shown_masked_with_the_way_to_undo_them(viewer: TestClient, run: str) -> None:
     calls = every(viewer, f"{RUNS}/{run}/calls")
     assert [(call["tool"], call["undo"], call["visit"]) for call in calls] == [
-        ("look", "nothing", 1),
-        ("send", "tool", 1),
-        ("look", "nothing", 2),
-        ("look", "nothing", 3),
+        ("api_look", "nothing", 1),
+        ("api_send", "tool", 1),
+        ("api_look", "nothing", 2),
+        ("api_look", "nothing", 3),
     ]
     assert calls[0]["arguments"]["api_key"] == {"$type": "masked", "value": "***"}
     assert calls[0]["result"]["n"] == {"$type": "int", "value": str(1 << 60)}
