@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from wtb.api.routes import (
+    audit,
     baselines,
     batch_changes,
     batch_results,
@@ -38,5 +39,6 @@ ROUTERS: tuple[APIRouter, ...] = (
     rollbacks.router,
     commands.router,
     events.router,
+    audit.router,
 )
 """All routers. Each names its whole prefix itself."""

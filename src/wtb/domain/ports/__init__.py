@@ -4,6 +4,7 @@ These laws hold for all ports: an implementation is safe to use from several thr
 changes a value after it was returned; foreign exceptions never pass through.
 """
 
+from wtb.domain.ports.audit import AuditTrail
 from wtb.domain.ports.batches import (
     BaselineRepository,
     BatchRepository,
@@ -35,6 +36,7 @@ from wtb.domain.ports.upkeep import FolderCare, Garbage, Inspected, Inspection, 
 
 __all__ = [
     "NO_TELEMETRY",
+    "AuditTrail",
     "BaselineRepository",
     "BatchRepository",
     "BranchRepository",
