@@ -8,7 +8,9 @@ WTBError
 │   ├── NodeRunNotFound
 │   ├── CheckpointNotFound
 │   ├── FileCommitNotFound
+│   ├── FileNotFound
 │   ├── BatchNotFound
+│   ├── CaseNotFound
 │   ├── BaselineNotFound
 │   ├── WebhookNotFound
 │   ├── DeliveryNotFound
@@ -125,11 +127,23 @@ class FileCommitNotFound(NotFound):
     noun = "file commit"
 
 
+class FileNotFound(NotFound):
+    """The checkpoint has no file with this path."""
+
+    noun = "file"
+
+
 class BatchNotFound(NotFound):
     """No batch has this id or name."""
 
     noun = "batch"
     hint = "; `wtb batch ls` lists them"
+
+
+class CaseNotFound(NotFound):
+    """The batch has no case with this id."""
+
+    noun = "case"
 
 
 class BaselineNotFound(NotFound):

@@ -25,6 +25,7 @@ from wtb.domain.ports.runs import (
     HeadMove,
     NodeRunRepository,
     RollbackRepository,
+    RunPosition,
     ToolCallRepository,
     WorkflowRepository,
 )
@@ -75,6 +76,7 @@ __all__ = [
     "Owners",
     "Pages",
     "RollbackRepository",
+    "RunPosition",
     "ScannedFolder",
     "SentRequest",
     "SignInRepository",
