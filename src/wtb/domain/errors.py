@@ -33,6 +33,8 @@ WTBError
 │   ├── Unauthenticated         no token or session, or one that is no longer valid
 │   ├── Forbidden               the role does not allow it, or the request comes from a foreign page
 │   └── TooManyRequests         says when to try again
+├── ServerAway                  no server answers a client
+├── NotFinished                 a server has not finished in time what a client waits for
 ├── CursorGone                  the place in the feed of events no longer exists
 ├── CircuitOpen                 a service failed too often, and is left alone for a while
 ├── WorkerFailed                a worker process could not start or go on
@@ -268,6 +270,14 @@ class TooManyRequests(AccessDenied):
         """Say what there is too much of, and how long to wait."""
         self.retry_after_s = retry_after_s
         super().__init__(f"{message}; try again in {retry_after_s} s")
+
+
+class ServerAway(WTBError, ConnectionError):
+    """No server answers at this address."""
+
+
+class NotFinished(WTBError, TimeoutError):
+    """The server has not finished in time; it goes on, and can be asked again."""
 
 
 class CursorGone(WTBError):

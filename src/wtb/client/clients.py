@@ -1,0 +1,123 @@
+"""Client and AsyncClient: the verbs of a Bench, for a server."""
+
+from __future__ import annotations
+
+import os
+from types import TracebackType
+from typing import Self, TypeVar
+
+import httpx
+
+from wtb.client.access import AccessVerbs
+from wtb.client.blocking import blocking, finished, iterating
+from wtb.client.events import EventVerbs
+from wtb.client.run_reads import RunReadVerbs
+from wtb.client.transports import AwaitingTransport, BlockingTransport, PatientSender, Transport
+from wtb.domain.errors import InvalidInput
+
+Http = TypeVar("Http", httpx.Client, httpx.AsyncClient)
+
+RETRIES = 6
+"""How often a request is sent again; with the pauses between, this takes about twelve seconds."""
+
+
+class AsyncClient(RunReadVerbs, EventVerbs, AccessVerbs):
+    """Use a WTB server from an async program, with the verbs of a Bench.
+
+    `url` is the address that `wtb serve` prints, and `token` what `wtb token create` printed; without it, the variable
+    WTB_TOKEN. `http` is an `httpx.AsyncClient` of your own, for a proxy or certificates. A request that nobody answers
+    is sent again up to `retries` times; it is carried out once.
+    """
+
+    def __init__(
+        self, url: str, token: str | None = None, *, retries: int = RETRIES, http: httpx.AsyncClient | None = None
+    ) -> None:
+        http = http or httpx.AsyncClient()
+        self._open(AwaitingTransport(_signed(http, url, token)), url, retries)
+
+    def _open(self, transport: Transport, url: str, retries: int) -> None:
+        super().__init__(PatientSender(transport, url, retries))
+        self.url = url
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._sender.transport.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class Client:
+    """Use a WTB server, with the verbs of a Bench. AsyncClient has the same ones for async programs.
+
+    `url` is the address that `wtb serve` prints, and `token` what `wtb token create` printed; without it, the variable
+    WTB_TOKEN. `http` is an `httpx.Client` of your own, for a proxy or certificates. A request that nobody answers is
+    sent again up to `retries` times; it is carried out once.
+    """
+
+    def __init__(
+        self, url: str, token: str | None = None, *, retries: int = RETRIES, http: httpx.Client | None = None
+    ) -> None:
+        self._verbs = AsyncClient.__new__(AsyncClient)
+        self._verbs._open(BlockingTransport(_signed(http or httpx.Client(), url, token)), url, retries)
+        self.url = url
+
+    def close(self) -> None:
+        """Close all connections."""
+        finished(self._verbs.close())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # Runs
+    list_runs = iterating(AsyncClient.list_runs)
+    get = blocking(AsyncClient.get)
+    state = blocking(AsyncClient.state)
+    checkpoint_at = blocking(AsyncClient.checkpoint_at)
+    history = iterating(AsyncClient.history)
+    restore_points = iterating(AsyncClient.restore_points)
+    counts = blocking(AsyncClient.counts)
+    diff = blocking(AsyncClient.diff)
+    files = iterating(AsyncClient.files)
+    read_file = blocking(AsyncClient.read_file)
+    branches = blocking(AsyncClient.branches)
+    tree = blocking(AsyncClient.tree)
+    timeline = blocking(AsyncClient.timeline)
+    calls = iterating(AsyncClient.calls)
+    usage = blocking(AsyncClient.usage)
+    scores = blocking(AsyncClient.scores)
+    run_events = iterating(AsyncClient.run_events)
+    variants = blocking(AsyncClient.variants)
+
+    # Events
+    events = iterating(AsyncClient.events)
+    read_events = blocking(AsyncClient.read_events)
+    feed_health = blocking(AsyncClient.feed_health)
+
+    # The server
+    version = blocking(AsyncClient.version)
+    ready = blocking(AsyncClient.ready)
+    whoami = blocking(AsyncClient.whoami)
+    list_tokens = blocking(AsyncClient.list_tokens)
+    create_token = blocking(AsyncClient.create_token)
+    revoke_token = blocking(AsyncClient.revoke_token)
+
+
+def _signed(http: Http, url: str, token: str | None) -> Http:
+    if not url.startswith(("http://", "https://")):
+        raise InvalidInput(f"{url!r} is no address of a server, such as http://127.0.0.1:8383")
+    http.base_url = httpx.URL(url.rstrip("/"))
+    token = token or os.environ.get("WTB_TOKEN")
+    if token:
+        http.headers["Authorization"] = f"Bearer {token}"
+    return http
