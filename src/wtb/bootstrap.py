@@ -88,6 +88,7 @@ from wtb.infrastructure.observation import ProcessObserver
 from wtb.infrastructure.owners import ProcessOwners
 from wtb.infrastructure.prices import price_usd
 from wtb.infrastructure.runners.parallel_map import map_in_threads
+from wtb.infrastructure.server_file import RunningServer, ServerFile
 from wtb.infrastructure.state_adapters.native import NativeEngine
 from wtb.infrastructure.system import SystemClock, Uuid7Ids, login_name
 from wtb.infrastructure.upkeep.garbage import SweptGarbage
@@ -172,6 +173,12 @@ class Services(_Parts):
     commands: Commands
     tokens: Tokens
     sign_ins: SignIns
+
+    @property
+    def where(self) -> str:
+        """Where everything is stored, without a password."""
+        database = getattr(self.storage, "database", None)
+        return "memory" if database is None else str(database.where)
 
     def check_schema(self) -> str | None:
         """Return the revision of the tables; None in memory. Raise if they are no longer what this version needs."""
@@ -557,6 +564,31 @@ def open_database(settings: Settings, telemetry: Telemetry = NO_TELEMETRY, *, is
                 telemetry=telemetry,
             )
     raise InvalidInput(f"{url.render_as_string()} cannot be used; {_ADDRESSES}")
+
+
+def server_file(settings: Settings) -> ServerFile:
+    """Return the file of a server that is about to start: one for a SQLite database, one for each on Postgres."""
+    database = _sqlite_path(settings)
+    if database is not None:
+        return ServerFile(database.with_name(f"{database.name}-server"))
+    folder = _private_folder(settings.folder)
+    for path in folder.glob("server-*.json"):
+        if ServerFile(path).find() is None:  # of a server that was killed
+            path.unlink(missing_ok=True)
+    return ServerFile(folder / f"server-{os.getpid()}.json")
+
+
+def running_servers(settings: Settings) -> tuple[RunningServer, ...]:
+    """Return the servers that run for this folder."""
+    database = _sqlite_path(settings)
+    files = [server_file(settings)] if database else map(ServerFile, sorted(settings.folder.glob("server-*.json")))
+    return tuple(found for file in files if (found := file.find()) is not None)
+
+
+def _sqlite_path(settings: Settings) -> Path | None:
+    if settings.url is None:
+        return (_private_folder(settings.folder) / _FILE).resolve()
+    return Path(settings.url.removeprefix("sqlite:///")).resolve() if settings.url.startswith("sqlite:///") else None
 
 
 _FILE = "wtb.db"

@@ -25,8 +25,8 @@ _OPEN_PATHS = ("/healthz", "/readyz")
 _SIGN_IN = "/sign-in/"
 _CALLER = "wtb.caller"
 _ADVICE = (
-    "send a valid token as `Authorization: Bearer wtb_…`; `wtb token create NAME --role viewer` makes one, and "
-    "`wtb serve --link` signs a browser of the server's machine in"
+    "send one in the header Authorization, as `Bearer wtb_…`; `wtb token create NAME --role viewer` makes one. A "
+    "browser on the server's machine signs in with the link that `wtb serve --link` prints"
 )
 
 
@@ -58,14 +58,14 @@ class AccessCheck:
     def _caller(self, connection: HTTPConnection) -> Caller:
         secret = _secret(connection, self._parts)
         if secret is None:
-            raise Unauthenticated(f"this needs a token or a session: {_ADVICE}")
+            raise Unauthenticated(f"this needs a token; {_ADVICE}")
         address = _address(connection)
         if not self._regulars.knows(secret):
             self._failures.check(address, "failed attempts to sign in")
         caller = find_caller(connection, self._parts)
         if caller is None:
             self._failures.take(address, "failed attempts to sign in")
-            raise Unauthenticated(f"this token or session is unknown, revoked or expired: {_ADVICE}")
+            raise Unauthenticated(f"this token or session is unknown, revoked or expired; {_ADVICE}")
         self._regulars.remember(secret)
         self._requests.take(caller.name, f"requests of {caller.name!r}")
         return caller
@@ -79,18 +79,23 @@ def find_caller(connection: HTTPConnection, parts: ServerParts) -> Caller | None
     secret = _secret(connection, parts)
     if secret is None:
         return None
-    if "authorization" in connection.headers:
+    if session_secret(connection, parts) is None:
         return parts.services.tokens.find_caller(secret)
     check_not_forged(connection)
     session = parts.services.sign_ins.find_session(secret)
     return None if session is None else session.caller
 
 
+def session_secret(connection: HTTPConnection, parts: ServerParts) -> str | None:
+    """Return the secret of a request's session; None if it has a token, which goes first."""
+    return None if "authorization" in connection.headers else connection.cookies.get(parts.cookie)
+
+
 def _secret(connection: HTTPConnection, parts: ServerParts) -> str | None:
     """Return the token of a request, or else the secret of its session."""
     header = connection.headers.get("authorization")
     if header is None:
-        return connection.cookies.get(parts.cookie)
+        return session_secret(connection, parts)
     scheme, _, token = header.partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
 

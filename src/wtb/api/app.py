@@ -15,6 +15,7 @@ from wtb.api.openapi import describe
 from wtb.api.origins import OriginCheck
 from wtb.api.parts import ServerParts
 from wtb.api.problems import LastResort, add_handlers
+from wtb.api.proxies import TrustedProxy
 from wtb.api.request_limits import BodyLimits
 from wtb.api.routes import ROUTERS
 from wtb.api.security_headers import SecurityHeaders
@@ -43,6 +44,7 @@ def create_app(parts: ServerParts) -> FastAPI:
     app.add_middleware(BodyLimits, parts=parts)
     app.add_middleware(AccessCheck, parts=parts)
     app.add_middleware(OriginCheck, parts=parts)
+    app.add_middleware(TrustedProxy, parts=parts)
     app.add_middleware(SecurityHeaders, parts=parts)
     app.add_middleware(LastResort)
     return app

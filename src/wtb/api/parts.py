@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Annotated
 
@@ -21,6 +22,8 @@ class ServerParts:
     services: Services
     workflows: tuple[str, ...] = ()
     """The references that the command line named, in addition to those of the settings."""
+    stopping: threading.Event = field(default_factory=threading.Event)
+    """Set when the server begins to stop, so that whoever answers for long can end its answer."""
 
     @property
     def settings(self) -> Settings:

@@ -22,7 +22,9 @@ from wtb.cli.commands.look import history, ls, workflows
 from wtb.cli.commands.parity import parity
 from wtb.cli.commands.report import report
 from wtb.cli.commands.runs import pause, resume, run, stop
+from wtb.cli.commands.serve import serve
 from wtb.cli.commands.show import show_run
+from wtb.cli.commands.tokens import token_group
 from wtb.cli.commands.travel import checkpoint, delete, fork, redo, rollback
 from wtb.cli.commands.upkeep import doctor, prune
 from wtb.cli.commands.verdicts import baseline, compare, gate
@@ -38,6 +40,7 @@ GROUPS: dict[str, tuple[click.Command, ...]] = {
     "Run and look": (init, run, resume, pause, stop, ls, workflows, show_run, history, events, diff, export),
     "Go back and branch": (rollback, redo, fork, checkpoint, delete),
     "Batches and verdicts": (batch, compare, effects, baseline, gate, report, parity),
+    "Serve": (serve, token_group),
     "Upkeep": (prune, doctor, db, import_group, environment_server),
 }
 """All commands, grouped by task."""

@@ -87,6 +87,11 @@ def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
     click.echo(shown(text), err=err, nl=nl)
 
 
+def echo_secret(secret: str) -> None:
+    """Print a secret that its owner asked for, unmasked and alone on standard output."""
+    click.echo(secret)
+
+
 def echo_facts(facts: Mapping[str, str]) -> None:
     """Print one fact per line, with its name in bold."""
     width = max(map(len, facts))

@@ -64,7 +64,9 @@ class Token:
 
     def __post_init__(self) -> None:
         if not self.name or not self.name.isprintable() or self.name != self.name.strip():
-            raise InvalidInput(f"{self.name!r} cannot name a token: use a word such as ci, without line breaks")
+            raise InvalidInput(f"{self.name!r} is no name for a token; use a word such as ci, without line breaks")
+        if "/" in self.name:
+            raise InvalidInput(f"{self.name!r} is no name for a token; it may not hold a slash")
         if len(self.name) > _LONGEST_NAME:
             raise InvalidInput(f"the name of a token has {len(self.name)} characters; {_LONGEST_NAME} are allowed")
 

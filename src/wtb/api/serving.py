@@ -1,0 +1,149 @@
+"""Serving: where a server listens, whom it may be open to, and its life from the first request to Ctrl-C."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import signal
+import socket
+import ssl
+from ipaddress import ip_network
+from types import FrameType
+
+import uvicorn
+
+from wtb.api.app import create_app
+from wtb.api.connections import LARGEST_HEADERS_BYTES, BoundedProtocol
+from wtb.api.parts import ServerParts, is_loopback
+from wtb.domain.errors import InvalidInput
+from wtb.settings import ServerSettings
+
+MOST_CONNECTIONS = 1_000
+GRACE_S = 5
+"""How long open requests may take to end when the server stops."""
+
+_UNREAD_MS = 60_000
+_LARGEST_MESSAGE_BYTES = 65_536
+
+
+def check_settings(server: ServerSettings) -> None:
+    """Raise InvalidInput unless the server may listen there: other machines are only served through TLS."""
+    if (server.certificate is None) != (server.certificate_key is None):
+        raise InvalidInput("TLS needs both settings, server.certificate and server.certificate_key")
+    if server.trusted_proxy is not None:
+        _check_network(server.trusted_proxy)
+    if server.certificate is not None:
+        _check_certificate(server)
+    elif server.trusted_proxy is None and not is_loopback(server.host):
+        raise InvalidInput(
+            f"other machines can reach {server.host}, so the server needs TLS: set server.certificate and "
+            "server.certificate_key in wtb.toml, or server.trusted_proxy if a proxy does TLS. To serve this machine "
+            "only, use --host 127.0.0.1"
+        )
+
+
+def check_tokens(parts: ServerParts) -> None:
+    """Raise InvalidInput if nobody could sign in."""
+    if not parts.is_private and not parts.services.tokens.has_valid():
+        raise InvalidInput(
+            f"callers of {address_of(parts.server)} sign in with a token, and none is valid: "
+            "wtb token create NAME --role admin"
+        )
+
+
+def listen(server: ServerSettings) -> socket.socket:
+    """Return a socket that listens; with port 0, on a free port."""
+    try:
+        family, kind, _, _, place = socket.getaddrinfo(server.host, server.port, type=socket.SOCK_STREAM)[0]
+        made = socket.socket(family, kind)
+    except OSError as error:
+        raise InvalidInput(f"{server.host!r} is no address of this machine: {error.strerror or error}") from error
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # ends a connection whose client takes nothing of what it asked for
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNREAD_MS)
+        made.bind(place)
+        made.listen(128)
+    except OSError as error:
+        made.close()
+        raise _refusal(server, error) from error
+    return made
+
+
+def address_of(server: ServerSettings) -> str:
+    """Return the address of a server, as one types it into a browser."""
+    scheme = "http" if server.certificate is None else "https"
+    host = f"[{server.host}]" if ":" in server.host else server.host
+    return f"{scheme}://{host}:{server.port}"
+
+
+def serve(parts: ServerParts, listening: socket.socket) -> None:
+    """Serve until Ctrl-C or SIGTERM; open requests have a few seconds to end."""
+    server = parts.server
+    config = uvicorn.Config(
+        create_app(parts),
+        http=BoundedProtocol,
+        ws="websockets-sansio",
+        ws_max_size=_LARGEST_MESSAGE_BYTES,
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        log_level=logging.WARNING,
+        server_header=False,
+        proxy_headers=False,  # TrustedProxy reads them, and only from the proxy that is named
+        limit_concurrency=MOST_CONNECTIONS,
+        h11_max_incomplete_event_size=LARGEST_HEADERS_BYTES,
+        timeout_graceful_shutdown=GRACE_S,
+        ssl_certfile=server.certificate,
+        ssl_keyfile=server.certificate_key,
+    )
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # to leave by the same way as with Ctrl-C
+    try:
+        _Server(config, parts).run(sockets=[listening])
+    except KeyboardInterrupt:
+        pass
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class _Server(uvicorn.Server):
+    """Tells the parts that the server stops, before it waits for open requests to end."""
+
+    def __init__(self, config: uvicorn.Config, parts: ServerParts) -> None:
+        super().__init__(config)
+        self._parts = parts
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._parts.stopping.set()
+        super().handle_exit(sig, frame)
+
+
+def _check_network(proxy: str) -> None:
+    try:
+        ip_network(proxy)
+    except ValueError as error:
+        raise InvalidInput(
+            f"server.trusted_proxy is the address of the proxy, such as 10.0.0.5 or 10.0.0.0/24, not {proxy!r}"
+        ) from error
+
+
+def _check_certificate(server: ServerSettings) -> None:
+    assert server.certificate is not None
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(server.certificate, server.certificate_key)
+    except OSError as error:  # SSLError is one
+        raise InvalidInput(
+            f"the certificate {server.certificate} and its key {server.certificate_key} cannot be used: "
+            f"{error.strerror or error}; both are files in PEM, and the key has no password"
+        ) from error
+
+
+def _refusal(server: ServerSettings, error: OSError) -> InvalidInput:
+    if error.errno == errno.EADDRINUSE:
+        return InvalidInput(
+            f"another program listens on port {server.port} of {server.host}; choose another port with --port, or "
+            "--port 0 for any free one"
+        )
+    if error.errno == errno.EACCES:
+        return InvalidInput(f"port {server.port} is for the system only; choose one above 1023 with --port")
+    return InvalidInput(f"{server.host!r} is no address of this machine: {error.strerror or error}")

@@ -1,0 +1,123 @@
+"""`wtb serve`: serves the bench of this folder over HTTP."""
+
+from __future__ import annotations
+
+import os
+import threading
+import webbrowser
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wtb.bootstrap import bootstrap, running_servers, server_file
+from wtb.cli.output import echo, example, url
+from wtb.domain.access import Caller
+from wtb.domain.errors import Conflict, InvalidInput, MissingLibrary
+from wtb.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from wtb.api.parts import ServerParts
+
+_ONCE = "works once, within five minutes"
+
+
+@click.command()
+@click.argument("workflows", nargs=-1, metavar="[REF]...")
+@click.option("--host", help="The address to listen on. [default: server.host of the settings, else 127.0.0.1]")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    help="The port; 0 takes a free one. [default: server.port of the settings, else 8383]",
+)
+@click.option("--open", "is_opening", is_flag=True, help="Open the browser, signed in.")
+@click.option("--link", "is_linking", is_flag=True, help="Print a new link for the running server of this folder.")
+@url
+@example("wtb serve agent.py:flow", "wtb serve --open", "wtb serve --link")
+def serve(
+    *,
+    workflows: tuple[str, ...],
+    host: str | None,
+    port: int | None,
+    is_opening: bool,
+    is_linking: bool,
+    url: str | None,
+) -> None:
+    """Serve the bench of this folder: an HTTP API for programs, and sign-in for a browser on this machine.
+
+    REF names a workflow that the server may run, such as agent.py:flow. Runs of other workflows can be looked at,
+    paused and stopped.
+
+    On this machine a browser signs in with the link that is printed; it works once, within five minutes. Programs
+    use a token: `wtb token create`. To be reached from other machines, the server needs TLS and a token.
+    """
+    settings = _settings(url, host, port)
+    if is_linking:
+        _print_link(settings)
+        return
+    _serve(settings, workflows, is_opening=is_opening)
+
+
+def _settings(url: str | None, host: str | None, port: int | None) -> Settings:
+    settings = load_settings(url=url)
+    if settings.url == "memory://":
+        raise InvalidInput("memory:// cannot be served: it is gone with this process; give --url, or leave it out")
+    return _with(settings, **{name: value for name, value in {"host": host, "port": port}.items() if value is not None})
+
+
+def _with(settings: Settings, **server: Any) -> Settings:
+    return settings.model_copy(update={"server": settings.server.model_copy(update=server)})
+
+
+def _serve(settings: Settings, workflows: tuple[str, ...], *, is_opening: bool) -> None:
+    try:
+        from wtb.api import serving
+    except ImportError as error:
+        raise MissingLibrary(f"wtb serve needs: pip install 'workflow-test-bench[server]' ({error})") from error
+    from wtb.api.parts import ServerParts
+    from wtb.infrastructure.server_file import RunningServer
+
+    serving.check_settings(settings.server)
+    with ExitStack() as stack:
+        file = stack.enter_context(closing(server_file(settings)))
+        file.lock()
+        listening = stack.enter_context(closing(serving.listen(settings.server)))
+        services = stack.enter_context(bootstrap(_with(settings, port=listening.getsockname()[1])))
+        parts = ServerParts(services=services, workflows=workflows)
+        serving.check_tokens(parts)
+        address = serving.address_of(parts.server)
+        file.write(RunningServer(url=address, pid=os.getpid(), is_private=parts.is_private))
+        echo(f"Serving {services.where} at {address}. Ctrl-C stops the server.")
+        if parts.is_private:
+            _offer_link(parts, address, is_opening=is_opening)
+        else:
+            echo("Callers sign in with a token, which `wtb token create` makes.")
+        serving.serve(parts, listening)
+        echo("Stopped.")
+
+
+def _offer_link(parts: ServerParts, address: str, *, is_opening: bool) -> None:
+    link = f"{address}/sign-in/{parts.services.sign_ins.create_link(parts.owner)}"
+    echo(f"Sign in: {link}")
+    echo(f"The link {_ONCE}; `wtb serve --link` prints another.")
+    if is_opening:  # in a thread: some browsers return only when they are closed
+        threading.Thread(target=_open, args=(link,), daemon=True).start()
+
+
+def _open(link: str) -> None:
+    if not webbrowser.open(link):
+        echo("No browser was found; open the link yourself.", err=True)
+
+
+def _print_link(settings: Settings) -> None:
+    found = running_servers(settings)
+    if not found:
+        raise Conflict("no server runs for this folder; `wtb serve` starts one")
+    if not found[-1].is_private:
+        raise InvalidInput(
+            f"the server at {found[-1].url} takes tokens, not links: wtb token create NAME --role viewer"
+        )
+    with bootstrap(settings) as services:
+        owner = Caller(name=services.user, role=settings.server.loopback_role)
+        echo(f"{found[-1].url}/sign-in/{services.sign_ins.create_link(owner)}")
+    echo(f"This link {_ONCE}.", err=True)
