@@ -27,6 +27,7 @@ from wtb.application.evaluation_engine import EvaluationEngine
 from wtb.application.judgements import Judgements
 from wtb.application.limits import Limits
 from wtb.application.node_cache import NodeCache
+from wtb.application.queries.file_contents import FileContents
 from wtb.application.queries.service import Queries
 from wtb.application.runs.environments import Environments
 from wtb.application.runs.execution_controller import ExecutionController
@@ -170,6 +171,7 @@ class Services(_Parts):
     collection: WorkspaceCollection
     integrity: Integrity
     queries: Queries
+    file_contents: FileContents
     commands: Commands
     tokens: Tokens
     sign_ins: SignIns
@@ -251,6 +253,7 @@ def bootstrap(
         collection=_collection(parts),
         integrity=_integrity(parts),
         queries=Queries(parts.storage, parts.clock, parts.owners),
+        file_contents=FileContents(parts.storage, parts.objects),
         commands=Commands(parts.storage, parts.clock, parts.ids, parts.owners, parts.masker),
         tokens=Tokens(parts.storage, parts.clock),
         sign_ins=SignIns(parts.storage, parts.clock),

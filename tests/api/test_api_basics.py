@@ -19,7 +19,7 @@ def test_anybody_may_ask_whether_the_server_lives_and_is_ready(stranger: TestCli
 
 
 def test_the_version_is_for_those_who_may_read(stranger: TestClient, viewer: TestClient) -> None:
-    assert viewer.get("/api/v1/version").json()["schema_revision"] == "0020"
+    assert viewer.get("/api/v1/version").json()["schema_revision"] == "0021"
     refused = stranger.get("/api/v1/version")
     assert refused.status_code == 401
     assert refused.headers["www-authenticate"] == "Bearer"

@@ -8,6 +8,7 @@ WTBError
 │   ├── NodeRunNotFound
 │   ├── CheckpointNotFound
 │   ├── FileCommitNotFound
+│   ├── FileNotFound
 │   ├── BatchNotFound
 │   ├── BaselineNotFound
 │   ├── CommandNotFound
@@ -120,6 +121,12 @@ class FileCommitNotFound(NotFound):
     """No file commit has this id."""
 
     noun = "file commit"
+
+
+class FileNotFound(NotFound):
+    """The checkpoint has no file with this path."""
+
+    noun = "file"
 
 
 class BatchNotFound(NotFound):

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from wtb.api.routes import health, sessions, tokens
+from wtb.api.routes import checkpoints, execution_reads, health, run_history, sessions, tokens
 
-ROUTERS: tuple[APIRouter, ...] = (health.router, sessions.router, tokens.router)
+ROUTERS: tuple[APIRouter, ...] = (
+    health.router,
+    sessions.router,
+    tokens.router,
+    execution_reads.router,
+    checkpoints.router,
+    run_history.router,
+)
 """All routers. Each names its whole prefix itself."""

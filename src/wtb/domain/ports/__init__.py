@@ -23,6 +23,7 @@ from wtb.domain.ports.runs import (
     HeadMove,
     NodeRunRepository,
     RollbackRepository,
+    RunPosition,
     ToolCallRepository,
     WorkflowRepository,
 )
@@ -69,6 +70,7 @@ __all__ = [
     "Owners",
     "Pages",
     "RollbackRepository",
+    "RunPosition",
     "ScannedFolder",
     "SignInRepository",
     "Storage",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 from types import TracebackType
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol, Self, Unpack
 
 from wtb.domain.checkpoint import Checkpoint
+from wtb.domain.execution import ExecutionStatus
 from wtb.domain.figures import Usage
 from wtb.domain.ids import CheckpointId, ExecutionId, WorkflowId
 from wtb.domain.ports.batches import (
@@ -29,6 +30,7 @@ from wtb.domain.ports.runs import (
     WorkflowRepository,
 )
 from wtb.domain.ports.server import CommandRepository, SignInRepository, TokenRepository
+from wtb.domain.run_filters import RunFilters
 
 
 class CheckpointCounts(NamedTuple):
@@ -81,6 +83,10 @@ class Pages(Protocol):
 
     def sum_spent(self, execution_id: ExecutionId) -> Usage | None:
         """Return the usage of all attempts of a run's node runs; None if a completed one has no stored figures."""
+        ...
+
+    def count_runs(self, **filters: Unpack[RunFilters]) -> dict[ExecutionStatus, int]:
+        """Count the runs that fit all filters, by status; a status without runs is left out."""
         ...
 
     def list_workflows(self) -> tuple[WorkflowUse, ...]:

@@ -184,7 +184,7 @@ CREATE TABLE wtb_executions (
 	metadata TEXT NOT NULL, 
 	created_by TEXT, 
 	created_at_us BIGINT NOT NULL, 
-	updated_at_us BIGINT NOT NULL, pause TEXT, options TEXT DEFAULT '{}' NOT NULL, request TEXT, degraded TEXT, seal BLOB, 
+	updated_at_us BIGINT NOT NULL, pause TEXT, options TEXT DEFAULT '{}' NOT NULL, request TEXT, degraded TEXT, seal BLOB, batch_id TEXT, 
 	PRIMARY KEY (id)
 );
 CREATE TABLE wtb_file_commits (
@@ -400,7 +400,9 @@ CREATE INDEX wtb_commands_created ON wtb_commands (created_at_us, id);
 CREATE INDEX wtb_commands_status ON wtb_commands (status, created_at_us);
 CREATE INDEX wtb_deliveries_due ON wtb_deliveries (status, next_at_us);
 CREATE INDEX wtb_events_feed ON wtb_events (xid, position) WHERE xid > 0;
+CREATE INDEX wtb_executions_batch ON wtb_executions (batch_id, created_at_us);
 CREATE INDEX wtb_executions_created ON wtb_executions (created_at_us);
+CREATE INDEX wtb_executions_creator ON wtb_executions (created_by, created_at_us);
 CREATE INDEX wtb_executions_status ON wtb_executions (status, created_at_us);
 CREATE INDEX wtb_executions_workflow ON wtb_executions (workflow_name, created_at_us);
 CREATE INDEX wtb_limit_slots_limit ON wtb_limit_slots (scope, name);

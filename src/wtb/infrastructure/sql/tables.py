@@ -79,9 +79,12 @@ executions = Table(
     Column("request", Text),
     Column("degraded", Text),
     Column("seal", LargeBinary),
+    Column("batch_id", Text),
     Index("wtb_executions_created", "created_at_us"),
     Index("wtb_executions_workflow", "workflow_name", "created_at_us"),
     Index("wtb_executions_status", "status", "created_at_us"),
+    Index("wtb_executions_batch", "batch_id", "created_at_us"),
+    Index("wtb_executions_creator", "created_by", "created_at_us"),
 )
 
 branches = Table(
