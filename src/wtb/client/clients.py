@@ -11,8 +11,9 @@ import httpx
 from wtb.client.access import AccessVerbs
 from wtb.client.blocking import blocking, finished, iterating
 from wtb.client.events import EventVerbs
-from wtb.client.run_reads import RunReadVerbs
+from wtb.client.run_changes import RunChangeVerbs
 from wtb.client.transports import AwaitingTransport, BlockingTransport, PatientSender, Transport
+from wtb.client.workflows import WorkflowVerbs
 from wtb.domain.errors import InvalidInput
 
 Http = TypeVar("Http", httpx.Client, httpx.AsyncClient)
@@ -21,7 +22,7 @@ RETRIES = 6
 """How often a request is sent again; with the pauses between, this takes about twelve seconds."""
 
 
-class AsyncClient(RunReadVerbs, EventVerbs, AccessVerbs):
+class AsyncClient(WorkflowVerbs, RunChangeVerbs, EventVerbs, AccessVerbs):
     """Use a WTB server from an async program, with the verbs of a Bench.
 
     `url` is the address that `wtb serve` prints, and `token` what `wtb token create` printed; without it, the variable
@@ -79,7 +80,27 @@ class Client:
     ) -> None:
         self.close()
 
-    # Runs
+    # Workflows and runs
+    list_workflows = blocking(AsyncClient.list_workflows)
+    workflow = blocking(AsyncClient.workflow)
+    graph = blocking(AsyncClient.graph)
+    check = blocking(AsyncClient.check)
+    run = blocking(AsyncClient.run)
+    start = blocking(AsyncClient.start)
+    resume = blocking(AsyncClient.resume)
+    pause = blocking(AsyncClient.pause)
+    stop = blocking(AsyncClient.stop)
+    rollback = blocking(AsyncClient.rollback)
+    redo = blocking(AsyncClient.redo)
+    continue_rollback = blocking(AsyncClient.continue_rollback)
+    abandon_rollback = blocking(AsyncClient.abandon_rollback)
+    fork = blocking(AsyncClient.fork)
+    checkpoint = blocking(AsyncClient.checkpoint)
+    delete = blocking(AsyncClient.delete)
+    delete_checkpoint = blocking(AsyncClient.delete_checkpoint)
+    command = blocking(AsyncClient.command)
+    wait_for = blocking(AsyncClient.wait_for)
+    list_commands = iterating(AsyncClient.list_commands)
     list_runs = iterating(AsyncClient.list_runs)
     get = blocking(AsyncClient.get)
     state = blocking(AsyncClient.state)
