@@ -6,6 +6,7 @@ import os
 import re
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -39,7 +40,10 @@ from wtb.application.runs.recorder import Recorder
 from wtb.application.runs.reversals import Reversals
 from wtb.application.runs.run_creator import RunCreator
 from wtb.application.runs.run_limits import RunLimits
+from wtb.application.server.command_server import CommandServer
 from wtb.application.server.commands import Commands
+from wtb.application.server.dispatch import Dispatcher
+from wtb.application.server.served_workflows import ServedWorkflows
 from wtb.application.server.sign_ins import SignIns
 from wtb.application.server.tokens import Tokens
 from wtb.application.time_travel.comparison import CheckpointComparison
@@ -88,6 +92,7 @@ from wtb.infrastructure.no_anchor import NoAnchor
 from wtb.infrastructure.observation import ProcessObserver
 from wtb.infrastructure.owners import ProcessOwners
 from wtb.infrastructure.prices import price_usd
+from wtb.infrastructure.runners.command_process import CommandProcess
 from wtb.infrastructure.runners.parallel_map import map_in_threads
 from wtb.infrastructure.server_file import RunningServer, ServerFile
 from wtb.infrastructure.state_adapters.native import NativeEngine
@@ -258,6 +263,27 @@ def bootstrap(
         tokens=Tokens(parts.storage, parts.clock),
         sign_ins=SignIns(parts.storage, parts.clock),
     )
+
+
+def command_server(services: Services, references: Sequence[str], *, recorded: bool) -> CommandServer:
+    """Build what carries out the commands of a server: with the references that it serves, or with recorded ones."""
+    settings = settings_data(services.settings)
+    if settings is None:
+        raise InvalidInput("a server cannot use memory://, because its workers are other processes")
+    served = ServedWorkflows(
+        references,
+        folder=Path.cwd(),
+        recorded=recorded,
+        queries=services.queries,
+        describe=lambda wanted: dispatcher.ask({"describe": list(wanted)})["workflows"],
+    )
+    dispatcher = Dispatcher(
+        services.commands,
+        lambda: CommandProcess(settings),
+        workers=services.settings.server.workers,
+        find_reference=served.for_command,
+    )
+    return CommandServer(storage=services.storage, commands=services.commands, dispatcher=dispatcher, served=served)
 
 
 def _parts(settings: Settings, clock: Clock, ids: Ids, telemetry: Telemetry, *, is_worker: bool) -> _Parts:

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
 
 from fastapi import FastAPI
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
@@ -19,6 +20,8 @@ from wtb.api.proxies import TrustedProxy
 from wtb.api.request_limits import BodyLimits
 from wtb.api.routes import ROUTERS
 from wtb.api.security_headers import SecurityHeaders
+from wtb.application.server.command_server import CommandServer
+from wtb.bootstrap import command_server
 from wtb.domain.access import Role
 
 
@@ -35,6 +38,9 @@ def create_app(parts: ServerParts) -> FastAPI:
         lifespan=_lifespan,
     )
     app.state.parts = parts
+    app.state.command_server = command_server(
+        parts.services, (*parts.server.workflows, *parts.workflows), recorded=parts.serves_recorded
+    )
     for router in ROUTERS:
         app.router.routes.extend(router.routes)  # as they are: `include_router` would hide them from `app.routes`
     app.openapi_schema = describe(app)
@@ -57,5 +63,8 @@ async def _openapi(request: Request) -> JSONResponse:
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Start what works beside the requests, and stop it in the reverse order."""
-    async with AsyncExitStack():
+    async with AsyncExitStack() as running:
+        command_server: CommandServer = app.state.command_server
+        running.push_async_callback(run_in_threadpool, command_server.close)
+        command_server.start()
         yield

@@ -51,6 +51,11 @@ class ServerParts:
         return is_loopback(self.server.host) and self.server.trusted_proxy is None
 
     @property
+    def serves_recorded(self) -> bool:
+        """Whether a server that was told of no workflow may run those that runs have recorded in this folder."""
+        return self.is_private and self.settings.url is None
+
+    @property
     def owner(self) -> Caller:
         """Who signs in with a link: the person who started the server."""
         return Caller(name=self.services.user, role=self.server.loopback_role)

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from wtb.api.routes import checkpoints, execution_reads, health, run_history, sessions, tokens
+from wtb.api.routes import (
+    checkpoints,
+    commands,
+    execution_reads,
+    health,
+    rollbacks,
+    run_changes,
+    run_history,
+    sessions,
+    tokens,
+    workflows,
+)
 
 ROUTERS: tuple[APIRouter, ...] = (
     health.router,
@@ -13,5 +24,9 @@ ROUTERS: tuple[APIRouter, ...] = (
     execution_reads.router,
     checkpoints.router,
     run_history.router,
+    workflows.router,
+    run_changes.router,
+    rollbacks.router,
+    commands.router,
 )
 """All routers. Each names its whole prefix itself."""

@@ -13,7 +13,7 @@ from typing import Any
 from wtb.application.server.command_errors import error_data
 from wtb.domain.commands import KEEP_REQUESTS, AcceptedRequest, Command, CommandKind, CommandStatus
 from wtb.domain.errors import CommandNotFound, Conflict, IdempotencyMismatch, InvalidInput, WorkerFailed
-from wtb.domain.ports import Clock, Ids, Owners, Storage
+from wtb.domain.ports import Clock, Ids, Owners, Storage, UnitOfWork
 from wtb.domain.secrets import Masker
 
 LOOK_S = 1.0
@@ -35,7 +35,7 @@ class Commands:
         self._ids = ids
         self._owners = owners
         self._masker = masker
-        self._waiting: dict[str, list[Callable[[], None]]] = {}
+        self._waiting: dict[str, list[Callable[[], object]]] = {}
         self._lock = threading.Lock()
         self.on_accepted: Callable[[], None] = lambda: None
         """Called after each accepted command; the dispatcher of this server sets it."""
@@ -48,29 +48,28 @@ class Commands:
         subject: str | None = None,
         arguments: Mapping[str, Any] | None = None,
         key: str | None = None,
+        asked: Mapping[str, Any] | None = None,
     ) -> Command:
         """Store a command, and return it. The same caller's key with the same request returns the first command.
 
-        Without a subject the command gets a new id for the run or the batch that it creates. It raises
-        IdempotencyMismatch if the key came with another request within 24 hours.
+        Without a subject the command gets a new id for the run or the batch that it creates. `asked` is what the
+        request asks for, if the arguments hold more than that. It raises IdempotencyMismatch if the key came with
+        another request within 24 hours.
         """
-        asked = {"kind": kind.value, "subject": subject, "arguments": arguments or {}}
         command = Command(
             id=self._ids.new(),
             kind=kind,
             subject=subject or self._ids.new(),
-            arguments=asked["arguments"],  # type: ignore[arg-type]  # a mapping, see above
+            arguments=arguments or {},
             created_by=by,
             created_at=self._clock.now(),
         )
         with self._storage.unit_of_work() as uow:
             if key is not None:
-                _check_key(key)
-                digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).digest()
-                known = uow.commands.find_request(by, key)
-                if known is not None and not known.is_forgotten(command.created_at):
-                    _check_same(known, digest)
-                    return uow.commands.get(known.command_id)
+                digest = _digest(kind, subject, arguments if asked is None else asked)
+                known = self._known(uow, by, key, digest)
+                if known is not None:
+                    return known
                 uow.commands.put_request(
                     AcceptedRequest(
                         caller=by, key=key, digest=digest, command_id=command.id, created_at=command.created_at
@@ -80,6 +79,21 @@ class Commands:
             uow.commit()
         self.on_accepted()
         return command
+
+    def find_accepted(
+        self, kind: CommandKind, *, by: str, subject: str | None, asked: Mapping[str, Any], key: str
+    ) -> Command | None:
+        """Return the command of an earlier request with this key; raise IdempotencyMismatch if it asked for else."""
+        with self._storage.unit_of_work(readonly=True) as uow:
+            return self._known(uow, by, key, _digest(kind, subject, asked))
+
+    def _known(self, uow: UnitOfWork, by: str, key: str, digest: bytes) -> Command | None:
+        _check_key(key)
+        known = uow.commands.find_request(by, key)
+        if known is None or known.is_forgotten(self._clock.now()):
+            return None
+        _check_same(known, digest)
+        return uow.commands.get(known.command_id)
 
     def get(self, command_id: str) -> Command:
         """Return a command; raise CommandNotFound."""
@@ -98,7 +112,7 @@ class Commands:
         with self._storage.unit_of_work(readonly=True) as uow:
             return uow.commands.list_commands(statuses=statuses, subject=subject, before=before, limit=limit)
 
-    def when_ended(self, command_id: str, call: Callable[[], None]) -> Callable[[], None]:
+    def when_ended(self, command_id: str, call: Callable[[], object]) -> Callable[[], None]:
         """Let a function be called when this server sees a command end; return what takes that back."""
         with self._lock:
             self._waiting.setdefault(command_id, []).append(call)
@@ -205,6 +219,11 @@ class Commands:
             count = uow.commands.delete_old(ended_before=now - _KEEP_ENDED, requests_before=now - KEEP_REQUESTS)
             uow.commit()
         return count
+
+
+def _digest(kind: CommandKind, subject: str | None, asked: Mapping[str, Any] | None) -> bytes:
+    text = json.dumps([kind.value, subject, asked or {}], sort_keys=True)
+    return hashlib.sha256(text.encode()).digest()
 
 
 def _check_key(key: str) -> None:

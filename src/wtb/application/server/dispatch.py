@@ -19,8 +19,14 @@ _log = masked_logger(__name__)
 _LOOK_S = 1.0
 """How often the dispatcher looks for commands of other servers and of workers that are gone."""
 
+_FIRST_SPARE_S = 2.0
+"""How long after its start a server starts its first spare worker, unless a command comes before."""
+
 _STARTS = 3
 """How often a worker is started that ends before it is ready."""
+
+_ANSWER_S = 60.0
+"""How long a worker may take for the answer to a question, which includes importing the user's code."""
 
 _GRACE_S = 10.0
 """How long runs may take to reach the end of a step when the server ends."""
@@ -91,6 +97,8 @@ class SpareWorkers:
             self._thread.join()
 
     def _fill(self) -> None:
+        with self._changed:  # the server itself comes first
+            self._changed.wait(_FIRST_SPARE_S)
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._closed.is_set() or len(self._ready) < self._count)
@@ -147,9 +155,12 @@ class Dispatcher:
     def ask(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
         """Ask a worker something that changes nothing, as what a workflow looks like; raise its error."""
         worker = self._spares.get()
+        timer = threading.Timer(_ANSWER_S, worker.kill)
+        timer.start()
         try:
             return worker.ask(question)
         finally:
+            timer.cancel()
             worker.kill()
 
     def close(self) -> None:
@@ -191,7 +202,12 @@ class Dispatcher:
             found = self._commands.find_next(self._may_take)
             if found is None:
                 return False
-            reference = self._find_reference(found)
+            try:
+                reference = self._find_reference(found)
+            except WTBError as error:  # its code cannot be loaded, or the run is gone
+                self._commands.fail(found, error)
+                self._commands.told_of_end(found.id)
+                return True
             worker = self._spares.get()
             taken = self._commands.take(found, worker.name)
             if taken is None:

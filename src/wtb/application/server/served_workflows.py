@@ -69,12 +69,13 @@ class ServedWorkflows:
         if found is not None:
             return found
         runs = self._queries.list_runs(workflow=name, limit=1)
+        source = runs[0].execution.workflow_source if runs else None
+        broken = [each.error for each in served if each.error and (not runs or _same_file(each.reference, source))]
+        if broken:
+            raise error_from(broken[0])
         if runs:
-            source = runs[0].execution.workflow_source or "FILE:NAME"
-            raise WorkflowNotServed(f"this server does not serve the workflow {name!r}", f"wtb run {source}")
-        broken = [each for each in served if each.error is not None]
-        if broken and broken[0].error is not None:
-            raise error_from(broken[0].error)
+            command = f"wtb run {source or 'FILE:NAME'}"
+            raise WorkflowNotServed(f"this server does not serve the workflow {name!r}", command)
         names = ", ".join(each.name for each in served if each.name) or "none"
         raise WorkflowNotFound(name, f"this server, which serves {names}")
 

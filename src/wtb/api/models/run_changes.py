@@ -1,0 +1,189 @@
+"""Requests that change runs, and their answers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from wtb.api.models.base import Answer, Request
+from wtb.api.models.commands import CommandAnswer
+
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+Target = Annotated[int, Field(ge=0)] | Annotated[str, Field(min_length=1, max_length=200)]
+Variants = dict[Name, Name]
+"""Which variant of a node to run."""
+
+_EDIT = {"set": [{"path": ["messages", {"id": "m1"}, "content"], "value": "hello"}], "delete": [["draft"]]}
+
+
+class PathChange(Request):
+    """A new value at one path of a state."""
+
+    path: list[Any] = Field(
+        min_length=1,
+        max_length=200,
+        description='A key of the state, then keys, positions, names of fields; `{"id": …}` is the message of this id.',
+    )
+    value: Any = Field(description="The new value, as tagged JSON. A masked value that comes back stays as it is.")
+
+
+class StateEdit(Request):
+    """The paths of a state that change; everything else stays."""
+
+    set: list[PathChange] = Field(default=[], max_length=10_000)
+    delete: list[list[Any]] = Field(default=[], max_length=10_000)
+
+
+class RunOptionsRequest(Request):
+    """How to run. What is left out is as the workflow or the run has it."""
+
+    break_before: list[Name] | None = Field(default=None, description="Pause before these nodes.")
+    break_after: list[Name] | None = Field(default=None, description="Pause after these nodes.")
+    max_steps: int | None = Field(default=None, ge=1)
+    timeout_s: float | None = Field(default=None, gt=0)
+    seed: int | None = None
+    checkpoints: Literal["every_node", "on_error", "on_success"] | None = None
+    fine_grained: bool | None = None
+    checkpoint_failure: Literal["warn", "fatal"] | None = None
+    variants: Variants | None = None
+
+    def given(self) -> dict[str, Any]:
+        """Return the options that the request names."""
+        return self.model_dump(exclude_none=True)
+
+
+class StartRequest(Request):
+    """A new run of a workflow that the server serves."""
+
+    workflow: Name = Field(description="The name of a served workflow.", examples=["support"])
+    input: dict[str, Any] | None = Field(
+        default=None, description="What the state begins with, as tagged JSON.", examples=[{"question": "Why?"}]
+    )
+    options: RunOptionsRequest = RunOptionsRequest()
+    metadata: dict[str, Any] | None = Field(default=None, description="Kept with the run for your own use.")
+
+
+class ResumeRequest(Request):
+    """How a run goes on."""
+
+    update: StateEdit | None = Field(default=None, description="Change the state first.", examples=[_EDIT])
+    answer: Any = Field(default=None, description="The answer to the question that the run asks, as tagged JSON.")
+    rerun_node: bool = Field(
+        default=False, description="Undo what can be undone of the unfinished node; start it over."
+    )
+    strict: bool = Field(default=False, description="Refuse if the workflow has changed since the run began.")
+    options: RunOptionsRequest = RunOptionsRequest()
+
+    def given(self) -> dict[str, Any]:
+        """Return what the request names."""
+        edit = {} if self.update is None else {"update": self.update.model_dump()}
+        answer = {} if self.answer is None else {"answer": self.answer}
+        how = {"rerun_node": self.rerun_node, "strict": self.strict, "options": self.options.given()}
+        return {**edit, **answer, **how}
+
+
+class PlanRequest(Request):
+    """Where to roll back to, and what goes back with the state."""
+
+    target: Target = Field(description="A step, the id or name of a checkpoint, a node, or `node#2`.", examples=[1])
+    tools: bool = Field(default=True, description="Undo the effects of tools.")
+    files: bool = Field(default=True, description="Put the files back.")
+    shared: Literal["keep", "reverse"] = Field(default="keep", description="Calls that another branch builds on.")
+
+
+class RollbackRequest(PlanRequest):
+    """A rollback of exactly the plan that If-Match names."""
+
+    allow_irreversible: bool = Field(default=False, description="Go back even if some calls cannot be undone.")
+
+
+class InDoubtRequest(Request):
+    """What to do about a reversal that was interrupted."""
+
+    in_doubt: Literal["done", "again"] | None = None
+
+
+class ForkRequest(Request):
+    """A new run that begins at a checkpoint of another one."""
+
+    target: Target | None = Field(default=None, description="Where it begins; without one, at the last checkpoint.")
+    name: Name | None = Field(default=None, description="The name of its branch.")
+    update: StateEdit | None = Field(default=None, description="Change the state there.")
+    input: dict[str, Any] | None = Field(default=None, description="Begin anew with this input; then name no target.")
+    variants: Variants | None = None
+
+
+class CheckpointRequest(Request):
+    """A name for the current position of a run."""
+
+    name: Name = Field(examples=["before the answer"])
+    description: str = Field(default="", max_length=10_000)
+
+
+class PauseAnswer(Answer):
+    """Why a run waits."""
+
+    reason: str
+    kind: str = Field(examples=["break_before"])
+    node: str | None = None
+    question: dict[str, Any] | None = None
+
+
+class FailureAnswer(Answer):
+    """Why a run failed."""
+
+    type: str
+    message: str
+    node: str | None = None
+
+
+class ChangedRun(Answer):
+    """A run as a command left it. Its version is the ETag that the next change names."""
+
+    id: str
+    workflow: str
+    status: str = Field(examples=["paused"])
+    version: int
+    pause: PauseAnswer | None = None
+    failure: FailureAnswer | None = None
+
+
+class NewCheckpoint(Answer):
+    """A checkpoint that a command made."""
+
+    id: str
+    step: int
+    name: str
+
+
+class ForkedFrom(Answer):
+    """Where a fork begins."""
+
+    run: str
+    checkpoint: str | None = None
+
+
+class RunChange(Answer):
+    """A command about a run. What it gave is there if it ended in time (200, 201); otherwise ask for it (202)."""
+
+    command: CommandAnswer
+    run: ChangedRun | None = None
+    checkpoint: NewCheckpoint | None = None
+    forked_from: ForkedFrom | None = None
+
+
+class RollbackPlanAnswer(Answer):
+    """What a rollback would do, newest first. The ETag of this answer is what the rollback names in If-Match."""
+
+    command: CommandAnswer
+    plan: dict[str, Any] | None = Field(
+        default=None, description="The nodes and calls to undo, calls that stay, and files that change."
+    )
+
+
+class RequestedAnswer(Answer):
+    """A request to pause or stop was passed on."""
+
+    id: str
+    requested: Literal["pause", "stop"]

@@ -1,0 +1,58 @@
+"""Commands: what was accepted, how far it is, and how it ended."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from wtb.api.access import Viewer
+from wtb.api.command_answers import Commanding, command_answer
+from wtb.api.models.base import ListAnswer
+from wtb.api.models.commands import CommandAnswer
+from wtb.api.problems import answers
+from wtb.domain.commands import CommandStatus
+from wtb.domain.errors import CommandNotFound, InvalidInput
+
+router = APIRouter(prefix="/api/v1/commands", tags=["commands"])
+
+
+@router.get("", operation_id="commands_list", summary="List commands, newest first", responses=answers(InvalidInput))
+def list_commands(
+    server: Commanding,
+    caller: Viewer,
+    *,
+    status: Annotated[list[CommandStatus] | None, Query(description="Only commands in these statuses.")] = None,
+    subject: Annotated[str | None, Query(description="Only commands about this run or batch.", max_length=200)] = None,
+    limit: Annotated[int, Query(ge=1, le=500)] = 100,
+    cursor: Annotated[str | None, Query(description="The `next` of the page before.", max_length=200)] = None,
+) -> ListAnswer[CommandAnswer]:
+    """Return one page of the accepted commands. Those that have ended are kept for a week."""
+    before = None if cursor is None else _read_cursor(cursor)
+    found = server.commands.list_commands(statuses=status or (), subject=subject, before=before, limit=limit + 1)
+    last = found[limit - 1] if len(found) > limit else None
+    following = None if last is None else f"{last.created_at.isoformat()} {last.id}"
+    return ListAnswer(items=[command_answer(each) for each in found[:limit]], next=following)
+
+
+@router.get(
+    "/{command_id}",
+    operation_id="commands_get",
+    summary="Show a command",
+    responses=answers(CommandNotFound, InvalidInput),
+)
+def get_command(server: Commanding, caller: Viewer, command_id: str) -> CommandAnswer:
+    """Return a command with its result, or with the problem that ended it."""
+    return command_answer(server.commands.get(command_id))
+
+
+def _read_cursor(cursor: str) -> tuple[datetime, str]:
+    at, _, id = cursor.partition(" ")
+    try:
+        found = datetime.fromisoformat(at)
+    except ValueError as error:
+        raise InvalidInput("this cursor is not the `next` of a page of commands") from error
+    if found.tzinfo is None or not id:
+        raise InvalidInput("this cursor is not the `next` of a page of commands")
+    return found, id
