@@ -43,6 +43,7 @@ from wtb.application.runs.run_limits import RunLimits
 from wtb.application.server.command_server import CommandServer
 from wtb.application.server.commands import Commands
 from wtb.application.server.dispatch import Dispatcher
+from wtb.application.server.feed import LiveFeed
 from wtb.application.server.served_workflows import ServedWorkflows
 from wtb.application.server.sign_ins import SignIns
 from wtb.application.server.tokens import Tokens
@@ -177,6 +178,7 @@ class Services(_Parts):
     integrity: Integrity
     queries: Queries
     file_contents: FileContents
+    feed: LiveFeed
     commands: Commands
     tokens: Tokens
     sign_ins: SignIns
@@ -199,6 +201,7 @@ class Services(_Parts):
 
     def close(self) -> None:
         """Deliver queued events and close connections."""
+        self.feed.close()
         self.heartbeat.close()
         self.limits.close()
         self.controller.close()
@@ -259,6 +262,7 @@ def bootstrap(
         integrity=_integrity(parts),
         queries=Queries(parts.storage, parts.clock, parts.owners),
         file_contents=FileContents(parts.storage, parts.objects),
+        feed=LiveFeed(parts.storage, parts.bus),
         commands=Commands(parts.storage, parts.clock, parts.ids, parts.owners, parts.masker),
         tokens=Tokens(parts.storage, parts.clock),
         sign_ins=SignIns(parts.storage, parts.clock),

@@ -35,6 +35,7 @@ STATUSES: dict[type[WTBError], HTTPStatus] = {
     errors.AccessDenied: HTTPStatus.FORBIDDEN,
     errors.TooManyRequests: HTTPStatus.TOO_MANY_REQUESTS,
     errors.CursorGone: HTTPStatus.GONE,
+    errors.ServerStopping: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.CircuitOpen: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.EnvironmentAway: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.StorageUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,

@@ -38,7 +38,9 @@ async def follow(transport: Transport, since: str, filters: Query, patience_s: f
             if isinstance(error, SocketClosed) and error.code in _FINAL:
                 raise _FINAL[error.code](error.reason) from error
             if time.monotonic() - lost_at > patience_s:
-                raise ServerAway(f"the feed of events was lost {patience_s:g} s ago and did not come back: {error}") from error
+                raise ServerAway(
+                    f"the feed of events was lost {patience_s:g} s ago and did not come back: {error}"
+                ) from error
         await transport.sleep(pause_before(tries))
         tries += 1
 

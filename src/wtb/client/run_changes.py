@@ -43,7 +43,7 @@ class ShownPlan:
 
 
 class RunChangeVerbs(RunReadVerbs):
-    """What a client does with runs. With `wait_s`, a verb raises `NotFinished` after so many seconds; the run goes on."""
+    """What a client does with runs. After `wait_s` seconds a verb raises `NotFinished`; the run goes on."""
 
     async def run(
         self,

@@ -65,7 +65,9 @@ def _same_errors() -> Iterator[None]:
         _refused(error)
     except ConnectionClosed as error:
         received = error.rcvd
-        raise SocketClosed(0 if received is None else received.code, "" if received is None else received.reason) from error
+        raise SocketClosed(
+            0 if received is None else received.code, "" if received is None else received.reason
+        ) from error
     except (InvalidHandshake, WebSocketException, OSError, TimeoutError, EOFError) as error:
         raise ConnectionError(str(error) or type(error).__name__) from error
 

@@ -1,7 +1,7 @@
 """How requests travel: one transport that blocks and one that awaits, and the same rules for sending again.
 
-Everything above is written once, as coroutines. Those of `BlockingTransport` never suspend, so a client without an event
-loop drives them to their end by itself (`verbs.py`).
+Everything above is written once, as coroutines. Those of `BlockingTransport` never suspend, so a client without an
+event loop drives them to their end by itself (`blocking.py`).
 """
 
 from __future__ import annotations

@@ -37,6 +37,8 @@ WTBError
 ├── ServerAway                  no server answers a client
 ├── NotFinished                 a server has not finished in time what a client waits for
 ├── CursorGone                  the place in the feed of events no longer exists
+├── ReaderTooSlow               a client of the feed did not take its events in time
+├── ServerStopping              the server ends; another one, or the same one later, goes on
 ├── CircuitOpen                 a service failed too often, and is left alone for a while
 ├── WorkerFailed                a worker process could not start or go on
 ├── EnvironmentFailed           the environment of a node could not start, or ended before the node
@@ -289,6 +291,14 @@ class NotFinished(WTBError, TimeoutError):
 
 class CursorGone(WTBError):
     """The feed of events no longer has the event that a cursor names; begin again without one."""
+
+
+class ReaderTooSlow(WTBError):
+    """A client of the feed did not take its events in time, so it was dropped; its cursor is still good."""
+
+
+class ServerStopping(WTBError):
+    """The server ends."""
 
 
 class CircuitOpen(WTBError):
