@@ -89,7 +89,7 @@ class CommandCall:
         `body` is what the caller asks for, as plain JSON. A repeated request is not prepared: its command exists.
         """
         accept = partial(self._accepted, caller, kind, body, prepare, subject)
-        command = await _ended(self.server.commands, await run_in_threadpool(accept), wait_s)
+        command = await ended(self.server.commands, await run_in_threadpool(accept), wait_s)
         self.response.headers["Location"] = f"/api/v1/commands/{command.id}"
         if command.status is CommandStatus.FAILED and command.error is not None:
             raise error_from(command.error)
@@ -140,7 +140,7 @@ Call = Annotated[CommandCall, Depends(_command_call)]
 """The type of a route's argument that gives a command."""
 
 
-async def _ended(commands: Commands, command: Command, wait_s: float) -> Command:
+async def ended(commands: Commands, command: Command, wait_s: float) -> Command:
     """Wait without a thread: those of the server are for requests that have something to do."""
     loop, told = asyncio.get_running_loop(), asyncio.Event()
     forget = commands.when_ended(command.id, lambda: loop.call_soon_threadsafe(told.set))

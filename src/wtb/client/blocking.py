@@ -27,7 +27,7 @@ def blocking(
     """Return a method that does what a coroutine method does, and returns when it is done."""
 
     @functools.wraps(body)
-    def method(self: Driver, *given: Given.args, **named: Given.kwargs) -> Found:
+    def method(self: Driver, /, *given: Given.args, **named: Given.kwargs) -> Found:
         return finished(body(self._verbs, *given, **named))
 
     return method
@@ -39,7 +39,7 @@ def iterating(
     """Return a method that gives what an async generator method gives, one by one."""
 
     @functools.wraps(body)
-    def method(self: Driver, *given: Given.args, **named: Given.kwargs) -> Iterator[Found]:
+    def method(self: Driver, /, *given: Given.args, **named: Given.kwargs) -> Iterator[Found]:
         found = body(self._verbs, *given, **named)
         assert isinstance(found, AsyncGenerator)
         try:

@@ -47,6 +47,7 @@ class RunChangeVerbs(RunReadVerbs):
 
     async def run(
         self,
+        /,
         workflow: str,
         input: Mapping[str, Any] | None = None,
         *,
@@ -64,6 +65,7 @@ class RunChangeVerbs(RunReadVerbs):
 
     async def start(
         self,
+        /,
         workflow: str,
         input: Mapping[str, Any] | None = None,
         *,
@@ -75,6 +77,7 @@ class RunChangeVerbs(RunReadVerbs):
 
     async def resume(
         self,
+        /,
         run: str,
         *,
         update: Update | None = None,

@@ -85,4 +85,4 @@ def _refused(error: InvalidStatus) -> NoReturn:
     response = error.response
     if response.status_code in (429, 502, 503, 504):
         raise ConnectionError(f"the server answered with status {response.status_code}") from error
-    raise error_of(response.body or b"", response.status_code) from error
+    raise error_of(bytes(response.body or b""), response.status_code) from error

@@ -123,7 +123,7 @@ class PatientSender:
 
     def _away(self, error: Exception) -> ServerAway:
         return ServerAway(
-            f"no answer from {self._url} ({error or type(error).__name__}): is the server running, and is this its "
+            f"no answer from {self._url} ({str(error) or type(error).__name__}): is the server running, and is this its "
             f"address? `wtb serve` starts one and says where it is"
         )
 

@@ -121,7 +121,7 @@ class CheckpointRequest(Request):
     description: str = Field(default="", max_length=10_000)
 
 
-class PauseAnswer(Answer):
+class PauseReason(Answer):
     """Why a run waits."""
 
     reason: str
@@ -130,7 +130,7 @@ class PauseAnswer(Answer):
     question: dict[str, Any] | None = None
 
 
-class FailureAnswer(Answer):
+class FailureReason(Answer):
     """Why a run failed."""
 
     type: str
@@ -145,8 +145,8 @@ class ChangedRun(Answer):
     workflow: str
     status: str = Field(examples=["paused"])
     version: int
-    pause: PauseAnswer | None = None
-    failure: FailureAnswer | None = None
+    pause: PauseReason | None = None
+    failure: FailureReason | None = None
 
 
 class NewCheckpoint(Answer):

@@ -6,9 +6,10 @@ from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query
+from starlette.concurrency import run_in_threadpool
 
 from wtb.api.access import Viewer
-from wtb.api.command_answers import Commanding, command_answer
+from wtb.api.command_answers import Commanding, Wait, command_answer, ended
 from wtb.api.models.base import ListAnswer
 from wtb.api.models.commands import CommandAnswer
 from wtb.api.problems import answers
@@ -42,9 +43,10 @@ def list_commands(
     summary="Show a command",
     responses=answers(CommandNotFound, InvalidInput),
 )
-def get_command(server: Commanding, caller: Viewer, command_id: str) -> CommandAnswer:
-    """Return a command with its result, or with the problem that ended it."""
-    return command_answer(server.commands.get(command_id))
+async def get_command(server: Commanding, caller: Viewer, command_id: str, wait_s: Wait = 0) -> CommandAnswer:
+    """Return a command with its result, or with the problem that ended it; first wait for its end, if you want."""
+    command = await run_in_threadpool(server.commands.get, command_id)
+    return command_answer(await ended(server.commands, command, wait_s))
 
 
 def _read_cursor(cursor: str) -> tuple[datetime, str]:

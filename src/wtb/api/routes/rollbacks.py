@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Path
+from fastapi import APIRouter, Body
 
 from wtb.api.access import Operator
 from wtb.api.command_answers import Call, Wait, command_answer, result_of, run_change
+from wtb.api.models.parameters import RunId
 from wtb.api.models.run_changes import (
     InDoubtRequest,
     PlanRequest,
@@ -30,9 +31,7 @@ from wtb.domain.errors import (
     WorkflowNotServed,
 )
 
-router = APIRouter(prefix="/api/v1/executions/{execution_id}", tags=["executions"])
-
-RunId = Annotated[str, Path(description="The id of a run.", max_length=200)]
+router = APIRouter(prefix="/api/v1/executions/{id}", tags=["executions"])
 
 _MAY_FAIL = (
     ExecutionNotFound,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Path
+from fastapi import APIRouter, Body
 
 from wtb.api.access import Admin, Operator
 from wtb.api.command_answers import Call, Wait, run_change
+from wtb.api.models.parameters import RunId, Target
 from wtb.api.models.run_changes import (
     CheckpointRequest,
     ForkRequest,
@@ -38,8 +39,6 @@ from wtb.domain.ids import ExecutionId
 
 router = APIRouter(prefix="/api/v1/executions", tags=["executions"])
 
-RunId = Annotated[str, Path(description="The id of a run.", max_length=200)]
-
 _MAY_FAIL = (ExecutionNotFound, Conflict, InvalidTransition, InvalidInput, IdempotencyMismatch, WorkerFailed)
 _ACCEPTED: dict[int | str, dict[str, Any]] = {202: {"model": RunChange, "description": "Accepted; ask for the command"}}
 
@@ -64,7 +63,7 @@ async def start(call: Call, caller: Operator, body: StartRequest, wait_s: Wait =
 
 
 @router.post(
-    "/{execution_id}/pause",
+    "/{id}/pause",
     operation_id="executions_pause",
     summary="Pause a run",
     status_code=202,
@@ -77,7 +76,7 @@ def pause(parts: Parts, caller: Operator, execution_id: RunId) -> RequestedAnswe
 
 
 @router.post(
-    "/{execution_id}/stop",
+    "/{id}/stop",
     operation_id="executions_stop",
     summary="Stop a run for good",
     status_code=202,
@@ -90,7 +89,7 @@ def stop(parts: Parts, caller: Operator, execution_id: RunId) -> RequestedAnswer
 
 
 @router.post(
-    "/{execution_id}/resume",
+    "/{id}/resume",
     operation_id="executions_resume",
     summary="Go on with a run",
     responses=_ACCEPTED | answers(*_MAY_FAIL, WorkflowNotServed, PreconditionRequired, VersionMismatch),
@@ -117,7 +116,7 @@ async def resume(
 
 
 @router.post(
-    "/{execution_id}/fork",
+    "/{id}/fork",
     operation_id="executions_fork",
     summary="Fork a run",
     status_code=201,
@@ -143,7 +142,7 @@ async def fork(
 
 
 @router.post(
-    "/{execution_id}/checkpoints",
+    "/{id}/checkpoints",
     operation_id="checkpoints_create",
     summary="Name the current position of a run",
     status_code=201,
@@ -165,7 +164,7 @@ async def name_checkpoint(
 
 
 @router.delete(
-    "/{execution_id}",
+    "/{id}",
     operation_id="executions_delete",
     summary="Delete a run",
     status_code=204,
@@ -177,7 +176,7 @@ def delete_run(parts: Parts, caller: Admin, execution_id: RunId) -> None:
 
 
 @router.delete(
-    "/{execution_id}/checkpoints/{target}",
+    "/{id}/checkpoints/{target}",
     operation_id="checkpoints_delete",
     summary="Delete a checkpoint",
     status_code=204,
@@ -187,7 +186,7 @@ def delete_checkpoint(
     parts: Parts,
     caller: Admin,
     execution_id: RunId,
-    target: Annotated[str, Path(description="The id, name or step of a checkpoint.", max_length=200)],
+    target: Target,
 ) -> None:
     """Delete one checkpoint; those after it stay whole."""
     parts.services.run_editor.delete_checkpoint(ExecutionId(execution_id), target, by=caller.name)
