@@ -7,7 +7,7 @@ import re
 from functools import cache
 from typing import Any
 
-from wtb.domain.errors import InvalidInput, StorageUnavailable, WTBError
+from wtb.domain.errors import InvalidInput, StorageUnavailable, WTBError, error_with
 
 
 def error_of(body: bytes, status: int) -> WTBError:
@@ -25,8 +25,7 @@ def error_from(problem: dict[str, Any]) -> WTBError:
     """Return the error of a problem (RFC 9457): its class by the code, its message by the detail."""
     status = problem.get("status", 500)
     kind = classes().get(problem["code"]) or _of_status(status)
-    error = kind.__new__(kind)
-    error.args = (problem.get("detail") or problem.get("title") or problem["code"],)
+    error = error_with(kind, problem.get("detail") or problem.get("title") or problem["code"])
     for name in ("faults", "command"):
         if problem.get(name) is not None:
             setattr(error, name, problem[name])

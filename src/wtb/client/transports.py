@@ -123,8 +123,8 @@ class PatientSender:
 
     def _away(self, error: Exception) -> ServerAway:
         return ServerAway(
-            f"no answer from {self._url} ({str(error) or type(error).__name__}): is the server running, and is this its "
-            f"address? `wtb serve` starts one and says where it is"
+            f"no answer from {self._url} ({str(error) or type(error).__name__}): is the server running, and is this "
+            f"its address? `wtb serve` starts one and says where it is"
         )
 
 

@@ -74,6 +74,15 @@ class WTBError(Exception):
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
+def error_with(kind: type[WTBError], message: str) -> WTBError:
+    """Return an error of a class with the message that another process made, whatever the class makes it of."""
+    if kind.__init__ in (Exception.__init__, MemoryError.__init__):
+        return kind(message)
+    error = kind.__new__(kind)
+    error.args = (message,)
+    return error
+
+
 class NotFound(WTBError, LookupError):
     """Nothing has this id or name."""
 

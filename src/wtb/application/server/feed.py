@@ -44,9 +44,7 @@ class FeedStatus(NamedTuple):
 class LiveFeed:
     """The feed of one server. The thread runs while somebody follows."""
 
-    def __init__(
-        self, storage: Storage, bus: EventBus, *, queue_size: int = _QUEUE, page_size: int = _PAGE
-    ) -> None:
+    def __init__(self, storage: Storage, bus: EventBus, *, queue_size: int = _QUEUE, page_size: int = _PAGE) -> None:
         self._storage = storage
         self._bus = bus
         self._queue_size = queue_size
@@ -271,7 +269,9 @@ class FeedClient:
         wanted = events if self._wanted == EVERY_EVENT else [fed for fed in events if self._wanted.fits(fed.event)]
         if len(self.queue) + len(wanted) > most:
             self.queue.clear()
-            self.end(ReaderTooSlow(f"{most} events wait to be read; connect again, from your last cursor, and read faster"))
+            self.end(
+                ReaderTooSlow(f"{most} events wait to be read; connect again, from your last cursor, and read faster")
+            )
             return False
         self.queue.extend(wanted)
         return True
