@@ -125,10 +125,10 @@ def test_a_user_without_rights_sees_which_process_holds_the_feed(storage: SqlSto
         with storage.unit_of_work() as holder:
             append(holder, "a")
             record(storage, "b")
-            with storage_at(f"postgresql://plain_reader@{url.rpartition('@')[2]}") as reader:
-                with reader.unit_of_work(readonly=True) as uow:
-                    hold = uow.feed.find_hold()
-                    assert uow.feed.read(START).events == ()
+            plain = f"postgresql://plain_reader@{url.rpartition('@')[2]}"
+            with storage_at(plain) as reader, reader.unit_of_work(readonly=True) as uow:
+                hold = uow.feed.find_hold()
+                assert uow.feed.read(START).events == ()
             assert hold is not None
             assert hold.pid is not None
         admin.execute("DROP ROLE plain_reader")

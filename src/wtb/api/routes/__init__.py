@@ -7,6 +7,7 @@ from fastapi import APIRouter
 from wtb.api.routes import (
     checkpoints,
     commands,
+    events,
     execution_reads,
     health,
     rollbacks,
@@ -28,5 +29,6 @@ ROUTERS: tuple[APIRouter, ...] = (
     run_changes.router,
     rollbacks.router,
     commands.router,
+    events.router,
 )
 """All routers. Each names its whole prefix itself."""

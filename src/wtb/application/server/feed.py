@@ -265,7 +265,7 @@ class FeedClient:
         return list(page.events)
 
     def offer(self, events: tuple[FedEvent, ...], most: int) -> bool:
-        """Queue the events that fit; False, and the end of this client, if there are too many. Under the feed's lock."""
+        """Queue the events that fit; if there are too many, end this client and return False. Under the feed's lock."""
         wanted = events if self._wanted == EVERY_EVENT else [fed for fed in events if self._wanted.fits(fed.event)]
         if len(self.queue) + len(wanted) > most:
             self.queue.clear()

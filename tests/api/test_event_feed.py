@@ -1,0 +1,294 @@
+"""Follow events over HTTP: pages, WebSocket and Server-Sent Events, without a gap, a double or a stranger."""
+
+from __future__ import annotations
+
+import json
+import random
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.sync.client import ClientConnection
+
+from tests.api.running_server import WAIT_S, RunningServer, running
+from tests.services import free_port
+from wtb.api import feed as api_feed
+from wtb.api.app import create_app
+from wtb.api.parts import ServerParts
+from wtb.application.server.feed import LiveFeed
+from wtb.bootstrap import Services, bootstrap
+from wtb.domain.access import Role
+from wtb.domain.events import Event, EventType
+from wtb.domain.feed import START
+from wtb.settings import ServerSettings, Settings
+
+STRANGE = {"n": 1, "text": "ü\n\ud800", "big": 2**80}
+
+
+@pytest.fixture
+def settings(server_settings: Settings) -> Settings:
+    return server_settings.model_copy(update={"server": ServerSettings(port=free_port(), requests_per_minute=100_000)})
+
+
+@pytest.fixture
+def services(settings: Settings) -> Iterator[Services]:
+    with bootstrap(settings) as services:
+        yield services
+
+
+@pytest.fixture
+def token(services: Services) -> str:
+    return services.tokens.create("watcher", Role.VIEWER, by="tester")[1]
+
+
+@pytest.fixture
+def server(services: Services, token: str) -> Iterator[RunningServer]:
+    app = create_app(ServerParts(services=services))
+    with running(app, services.settings.server.port, token) as server:
+        yield server
+
+
+def record(services: Services, stream: str, count: int = 1, type: EventType = EventType.NODE_LOGGED) -> None:
+    with services.storage.unit_of_work() as uow:
+        uow.events.append(*[Event(type=type, stream=stream, at=datetime.now(UTC), data=STRANGE) for _ in range(count)])
+        uow.commit()
+
+
+def stored(services: Services) -> list[tuple[str, int]]:
+    """Return the stream and number of every event, in the order of the feed."""
+    with services.storage.unit_of_work(readonly=True) as uow:
+        return [(fed.event.stream, fed.event.sequence) for fed in uow.feed.read(START, limit=100_000).events]
+
+
+def places(messages: list[Any]) -> list[tuple[str, int]]:
+    return [(message["stream"], message["sequence"]) for message in messages]
+
+
+def receive(socket: ClientConnection, count: int) -> list[Any]:
+    """Receive this many events; heartbeats are left out."""
+    found: list[Any] = []
+    while len(found) < count:
+        message = json.loads(socket.recv(WAIT_S))
+        found += [message] if message["type"] != "heartbeat" else []
+    return found
+
+
+def sse(lines: Iterator[str]) -> Iterator[dict[str, str]]:
+    """Yield the messages of a stream of Server-Sent Events."""
+    message: dict[str, str] = {}
+    for line in lines:
+        if line:
+            field, _, value = line.partition(": ")
+            message[field] = value
+        else:
+            yield message
+            message = {}
+
+
+def test_pages_go_from_the_start_to_the_end_and_on(server: RunningServer, services: Services) -> None:
+    record(services, "a", 5)
+    record(services, "b", 2, EventType.NODE_FAILED)
+    with server.http() as http:
+        first = http.get("/api/v1/events", params={"limit": 3}).raise_for_status().json()
+        rest = http.get("/api/v1/events", params={"since": first["next"]}).raise_for_status().json()
+        assert places(first["items"] + rest["items"]) == stored(services)
+        assert (rest["next"], rest["cursor"]) == (None, rest["items"][-1]["cursor"])
+        record(services, "a")
+        later = http.get("/api/v1/events", params={"since": rest["cursor"]}).raise_for_status().json()
+        assert places(later["items"]) == [("a", 6)]
+        failed = http.get("/api/v1/events", params={"types": "node.failed", "severities": "error"}).json()
+        assert places(failed["items"]) == [("b", 1), ("b", 2)]
+        for filters in ({"execution": "b"}, {"batch": "b"}, {"types": ["node.failed", "token"], "execution": "b"}):
+            assert places(http.get("/api/v1/events", params=filters).json()["items"]) == [("b", 1), ("b", 2)]
+        [item] = http.get("/api/v1/events", params={"execution": "a", "limit": 1}).json()["items"]
+        assert item["data"] == STRANGE
+        assert (item["type"], item["severity"]) == ("node.logged", "info")
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "code"),
+    [
+        ({"since": "nonsense"}, 410, "cursor-gone"),
+        ({"since": "MC4xLjAwMDAwMDAwMDAwMDAwMDAu"}, 410, "cursor-gone"),
+        ({"types": "node.exploded"}, 422, "invalid-input"),
+        ({"severities": "loud"}, 422, "invalid-input"),
+    ],
+)
+def test_what_cannot_be_served_is_a_problem_on_every_way(
+    server: RunningServer, query: dict[str, str], status: int, code: str
+) -> None:
+    with server.http() as http:
+        for headers in ({}, {"Accept": "text/event-stream"}):
+            answer = http.get("/api/v1/events", params=query, headers=headers)
+            assert (answer.status_code, answer.json()["code"]) == (status, code)
+    with pytest.raises(InvalidStatus) as refused:
+        server.socket("&".join(f"{key}={value}" for key, value in query.items()))
+    assert refused.value.response.status_code == status
+    assert json.loads(refused.value.response.body or b"")["code"] == code
+
+
+def test_strangers_follow_nothing(server: RunningServer) -> None:
+    stranger = replace(server, token="wtb_nobody")
+    with stranger.http() as http:
+        assert http.get("/api/v1/events", headers={"Accept": "text/event-stream"}).status_code == 401
+        assert http.get("/api/v1/events/health").status_code == 401
+    with pytest.raises(InvalidStatus) as refused:
+        stranger.socket()
+    assert refused.value.response.status_code == 401
+
+
+def test_a_socket_gets_the_past_and_then_what_comes(server: RunningServer, services: Services) -> None:
+    record(services, "a", 3)
+    with server.socket("since=start") as follower:
+        record(services, "b", 600)
+        assert places(receive(follower, len(stored(services)))) == stored(services)
+        with server.socket() as newcomer:
+            assert json.loads(newcomer.recv(WAIT_S))["type"] == "heartbeat"
+            record(services, "c")
+            assert places(receive(newcomer, 1)) == places(receive(follower, 1)) == [("c", 1)]
+
+
+def test_server_sent_events_go_on_from_the_last_id(server: RunningServer, services: Services) -> None:
+    record(services, "a", 4)
+    accept = {"Accept": "text/event-stream"}
+    with server.http() as http:
+        with http.stream("GET", "/api/v1/events?since=start&execution=a", headers=accept) as answer:
+            assert answer.headers["content-type"].startswith("text/event-stream")
+            messages = sse(answer.iter_lines())
+            first = [next(messages) for _ in range(2)]
+        kept = first[-1]["id"]
+        with http.stream(
+            "GET", "/api/v1/events?since=now&execution=a", headers={**accept, "Last-Event-ID": kept}
+        ) as answer:
+            messages = sse(answer.iter_lines())
+            rest = [next(messages) for _ in range(2)]
+            record(services, "a")
+            rest.append(next(messages))
+    found = [json.loads(message["data"]) for message in first + rest]
+    assert places(found) == [("a", number) for number in range(1, 6)]
+    assert [message["id"] for message in first + rest] == [event["cursor"] for event in found]
+
+
+def test_a_silent_stream_has_heartbeats_whose_cursor_goes_on(
+    server: RunningServer, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api_feed, "HEARTBEAT_S", 0.05)
+    with server.socket("execution=quiet") as follower:
+        first = json.loads(follower.recv(WAIT_S))
+        record(services, "loud", 3)
+        end = time.monotonic() + WAIT_S
+        while (beat := json.loads(follower.recv(WAIT_S)))["cursor"] == first["cursor"]:
+            assert time.monotonic() < end
+        assert beat["type"] == "heartbeat"
+        with server.http() as http:
+            page = http.get("/api/v1/events", params={"since": beat["cursor"]}).json()
+            assert len(page["items"]) < 3
+            assert page["cursor"] == str(services.feed.end())
+
+
+@pytest.mark.parametrize("how", ["revoked", "expired"])
+def test_a_token_that_ends_closes_the_streams_of_its_owner(
+    server: RunningServer, services: Services, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr(api_feed, "CHECK_S", 0.1)
+    lasts = timedelta(seconds=2) if how == "expired" else None
+    _, secret = services.tokens.create("guest", Role.VIEWER, by="tester", lasts=lasts)
+    guest = replace(server, token=secret)
+    with guest.socket() as follower, guest.http() as http:
+        follower.recv(WAIT_S)
+        with http.stream("GET", "/api/v1/events", headers={"Accept": "text/event-stream"}) as answer:
+            messages = sse(answer.iter_lines())
+            assert next(messages)["event"] == "heartbeat"
+            if how == "revoked":
+                services.tokens.revoke("guest", by="tester")
+            ended = [message for message in messages if message.get("event") == "closed"]
+        assert json.loads(ended[0]["data"])["code"] == "unauthenticated"
+        with pytest.raises(ConnectionClosed) as closed:
+            receive(follower, 1_000)
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 4401
+    assert "sign in again" in closed.value.rcvd.reason
+
+
+def test_a_client_that_does_not_read_is_dropped_and_delays_nobody(
+    settings: Settings, token: str, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api_feed, "SEND_S", 0.5)
+    services = replace(services, feed=LiveFeed(services.storage, services.bus, queue_size=2_000))
+    with running(create_app(ServerParts(services=services)), settings.server.port, token) as server:
+        plain = socket.create_connection(("127.0.0.1", server.port))
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        request = f"GET /api/v1/events HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nAccept: text/event-stream\r\n"
+        plain.sendall(f"{request}Authorization: Bearer {token}\r\n\r\n".encode())
+        with server.socket(max_queue=None) as quick:
+            quick.recv(WAIT_S)
+            end, before, written = time.monotonic() + WAIT_S, services.feed.status().clients, 0
+            assert before == 2
+            while services.feed.status().clients == 2:
+                assert time.monotonic() < end
+                record(services, "a", 500)
+                written += 500
+                receive(quick, 500)
+        plain.close()
+        with server.http() as http:
+            health = http.get("/api/v1/events/health").raise_for_status().json()
+    assert health["held_back_by"] is None
+    assert written > 500
+    services.feed.close()
+
+
+def test_clients_that_reconnect_at_random_get_everything_once_over_restarts_of_the_server(
+    settings: Settings, token: str
+) -> None:
+    done = threading.Event()
+    results: list[list[tuple[str, int]]] = []
+    port = settings.server.port
+
+    def write(stream: str) -> None:
+        with bootstrap(settings) as own:
+            for number in range(60):
+                record(own, stream, 1 + number % 3)
+                time.sleep(0.005)
+
+    def follow(seed: int) -> None:
+        choose, cursor, mine = random.Random(seed), "start", list[Any]()
+        follower = RunningServer(port=port, token=token)
+        while True:
+            finished = done.is_set()
+            try:
+                with follower.socket(f"since={cursor}") as connection:
+                    for _ in range(choose.randint(1, 40)):
+                        message = json.loads(connection.recv(1.0 if finished else 0.2))
+                        cursor = message["cursor"]
+                        mine += [message] if message["type"] != "heartbeat" else []
+            except TimeoutError:
+                if finished:
+                    results.append(places(mine))
+                    return
+            except (OSError, ConnectionClosed, InvalidHandshake) as error:  # the server is away
+                if isinstance(error, InvalidStatus) and error.response.status_code < 500:
+                    raise
+                time.sleep(0.05)
+
+    writers = [threading.Thread(target=write, args=(stream,)) for stream in "abc"]
+    readers = [threading.Thread(target=follow, args=(seed,)) for seed in range(4)]
+    for thread in (*writers, *readers):
+        thread.start()
+    for _ in range(2):  # two servers, one after the other
+        with bootstrap(settings) as own, running(create_app(ServerParts(services=own)), port, token):
+            time.sleep(0.7)
+    with bootstrap(settings) as own, running(create_app(ServerParts(services=own)), port, token):
+        for thread in writers:
+            thread.join(WAIT_S)
+        done.set()
+        for thread in readers:
+            thread.join(WAIT_S)
+        expected = stored(own)
+    assert len(results) == 4
+    assert all(result == expected for result in results)
