@@ -83,7 +83,20 @@ executions = Table(
     Index("wtb_executions_created", "created_at_us"),
     Index("wtb_executions_workflow", "workflow_name", "created_at_us"),
     Index("wtb_executions_status", "status", "created_at_us"),
-    Index("wtb_executions_batch", "batch_id", "created_at_us"),
+    # Each run is in one of the next two: Postgres finds the newest runs without a batch only through their own index.
+    Index(
+        "wtb_executions_batch",
+        "batch_id",
+        "created_at_us",
+        sqlite_where=text("batch_id IS NOT NULL"),
+        postgresql_where=text("batch_id IS NOT NULL"),
+    ),
+    Index(
+        "wtb_executions_alone",
+        "created_at_us",
+        sqlite_where=text("batch_id IS NULL"),
+        postgresql_where=text("batch_id IS NULL"),
+    ),
     Index("wtb_executions_creator", "created_by", "created_at_us"),
 )
 

@@ -25,11 +25,18 @@ def upgrade() -> None:
             f"WHERE {made_by_a_batch} AND {is_whole}".replace(":", "\\:")
         )
     )
-    op.create_index("wtb_executions_batch", "wtb_executions", ["batch_id", "created_at_us"])
+    _create_partial("wtb_executions_batch", ["batch_id", "created_at_us"], "batch_id IS NOT NULL")
+    _create_partial("wtb_executions_alone", ["created_at_us"], "batch_id IS NULL")
     op.create_index("wtb_executions_creator", "wtb_executions", ["created_by", "created_at_us"])
+
+
+def _create_partial(name: str, columns: list[str], where: str) -> None:
+    condition = sa.text(where)
+    op.create_index(name, "wtb_executions", columns, sqlite_where=condition, postgresql_where=condition)
 
 
 def downgrade() -> None:
     op.drop_index("wtb_executions_creator", "wtb_executions")
+    op.drop_index("wtb_executions_alone", "wtb_executions")
     op.drop_index("wtb_executions_batch", "wtb_executions")
     op.drop_column("wtb_executions", "batch_id")
