@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from typing import Any, NoReturn, Self
 
 from websockets.asyncio.client import ClientConnection as AwaitingConnection
@@ -21,39 +21,44 @@ _OPTIONS: dict[str, Any] = {"open_timeout": 10, "close_timeout": 2, "max_size": 
 class BlockingSocket:
     """A socket that is read by the calling thread."""
 
-    def __init__(self, connection: BlockingConnection) -> None:
+    def __init__(self, connection: BlockingConnection, opened: ExitStack) -> None:
         self._connection = connection
+        self._opened = opened
 
     @classmethod
     def connect(cls, address: str, headers: dict[str, str]) -> Self:
-        with _same_errors():
-            return cls(connect_blocking(address, additional_headers=headers, **_OPTIONS))
+        with _same_errors(), ExitStack() as opened:
+            connection = opened.enter_context(connect_blocking(address, additional_headers=headers, **_OPTIONS))
+            return cls(connection, opened.pop_all())
 
     async def receive(self, timeout_s: float) -> str:
         with _same_errors():
             return str(self._connection.recv(timeout_s))
 
     async def close(self) -> None:
-        self._connection.close()
+        self._opened.close()
 
 
 class AwaitingSocket:
     """A socket that is read by an event loop."""
 
-    def __init__(self, connection: AwaitingConnection) -> None:
+    def __init__(self, connection: AwaitingConnection, opened: AsyncExitStack) -> None:
         self._connection = connection
+        self._opened = opened
 
     @classmethod
     async def connect(cls, address: str, headers: dict[str, str]) -> Self:
         with _same_errors():
-            return cls(await connect_awaiting(address, additional_headers=headers, **_OPTIONS))
+            async with AsyncExitStack() as opened:
+                connecting = connect_awaiting(address, additional_headers=headers, **_OPTIONS)
+                return cls(await opened.enter_async_context(connecting), opened.pop_all())
 
     async def receive(self, timeout_s: float) -> str:
         with _same_errors():
             return str(await asyncio.wait_for(self._connection.recv(), timeout_s))
 
     async def close(self) -> None:
-        await self._connection.close()
+        await self._opened.aclose()
 
 
 @contextmanager
