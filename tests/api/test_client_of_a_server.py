@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import shutil
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -52,7 +53,7 @@ def test_a_run_is_broken_edited_resumed_compared_rolled_back_redone_forked_and_d
     state = client.state(run.id)
     assert state["big"] == 1 << 70
     assert state["at"] == datetime(2026, 1, 1, tzinfo=UTC)
-    assert state["place"]["name"] == "agent.Place"
+    assert state["place"]["name"] == "agent:Place"
     assert state["api_key"] == {"$type": "masked", "value": "***"}
 
     done = client.resume(run.id, update={"plan": "edited", "seen": (1, 2), "big": wtb.DELETE}, version=run.version)
@@ -94,17 +95,23 @@ def test_a_question_is_answered(client: wtb.Client) -> None:
     assert (done.status, client.state(run.id)["review"]) == ("completed", "yes")
 
 
+def wait_until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
 def test_a_run_goes_on_while_nobody_waits_and_can_be_paused(client: wtb.Client, served: ServedAddress) -> None:
     gate = served.folder / "gate-slow"
     gate.touch()
+    (served.folder / "world.txt").touch()
     command = client.start("agent", {"topic": "slow"})
     with pytest.raises(NotFinished):
         client.wait_for(command, wait_s=0.2)
     assert command.subject is not None
     run = command.subject
-    for event in client.events(since="start", run=run):
-        if event.type == "node.started" and event.data["node"] == "deliver":
-            break
+    wait_until(lambda: run in (served.folder / "world.txt").read_text())
     assert client.pause(run).requested == "pause"
     gate.unlink()
     assert client.wait_for(command).status == "completed"
