@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from wtb.api.app import create_app
 from wtb.api.parts import ServerParts
 from wtb.bootstrap import Services, bootstrap
 from wtb.domain.access import Role
+from wtb.domain.errors import NotFound
 from wtb.settings import Settings
 
 FLOW = """
@@ -94,6 +95,8 @@ class ServedProject:
     def _signed(self, running: TestClient, role: Role) -> TestClient:
         made = TestClient(running.app, base_url=ADDRESS)
         made.portal = running.portal
+        with suppress(NotFound):  # an earlier server of this project had one
+            self.services.tokens.revoke(f"the {role}", by="tester")
         _, token = self.services.tokens.create(f"the {role}", role, by="tester")
         made.headers["Authorization"] = f"Bearer {token}"
         return made

@@ -1,16 +1,17 @@
-"""Health, readiness and version; problems of requests that no route takes; every route has a role."""
+"""Health, readiness and version; problems of requests that no route takes."""
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
-from fastapi import FastAPI
 
 from tests.api.client import TestClient
-from wtb.api.access import PUBLIC
-from wtb.api.openapi import role_of
 from wtb.api.problems import code_of, status_of
+from wtb.bootstrap import Services
 from wtb.domain import errors
 from wtb.domain.errors import WTBError
+from wtb.infrastructure.sql import schema
 
 
 def test_anybody_may_ask_whether_the_server_lives_and_is_ready(stranger: TestClient) -> None:
@@ -19,7 +20,7 @@ def test_anybody_may_ask_whether_the_server_lives_and_is_ready(stranger: TestCli
 
 
 def test_the_version_is_for_those_who_may_read(stranger: TestClient, viewer: TestClient) -> None:
-    assert viewer.get("/api/v1/version").json()["schema_revision"] == "0021"
+    assert viewer.get("/api/v1/version").json()["schema_revision"] == schema.HEAD
     refused = stranger.get("/api/v1/version")
     assert refused.status_code == 401
     assert refused.headers["www-authenticate"] == "Bearer"
@@ -40,11 +41,18 @@ def test_unknown_addresses_and_methods_are_problems(viewer: TestClient) -> None:
     assert wrong.headers["allow"] == "GET"
 
 
-def test_every_route_has_a_role_or_is_public(app: FastAPI) -> None:
-    forgotten = [
-        path for route in app.routes if (path := getattr(route, "path", "")) not in PUBLIC and not role_of(route)
-    ]
-    assert forgotten == []
+def test_a_server_is_not_ready_when_its_tables_change_under_it(stranger: TestClient, services: Services) -> None:
+    database = services.storage.database  # type: ignore[union-attr]  # it is no memory
+    for revision, code in (("9999", "schema-too-new"), ("0016", "schema-outdated")):
+        with closing(database.begin()) as transaction:
+            transaction.run("UPDATE wtb_schema SET version_num = ?", (revision,))
+            transaction.commit()
+        refused = stranger.get("/readyz")
+        assert (refused.status_code, refused.json()["code"]) == (503, code)
+    with closing(database.begin()) as transaction:
+        transaction.run("UPDATE wtb_schema SET version_num = ?", (schema.HEAD,))
+        transaction.commit()
+    assert stranger.get("/readyz").status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -28,15 +28,13 @@ def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         settings = Settings(folder=home, user="tester", server=_SERVER)
     else:
         server: PostgresServer = request.getfixturevalue("postgres")
-        url = server.create_database("commands_api")
+        url = server.create_database(f"commands_{folder.name}")
         database = PostgresDatabase(url, pool_size=1)
         schema.upgrade(database)
         database.close()
         settings = Settings(url=url, folder=home, user="tester", server=_SERVER)
     with serving(folder, settings) as project:
         yield project
-    if request.param == "postgres":
-        server.drop_database("commands_api")
 
 
 def _code(answer: Any) -> tuple[int, str]:

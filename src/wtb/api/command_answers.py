@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,10 +19,11 @@ from starlette.responses import Response
 
 from wtb.api.models.commands import CommandAnswer
 from wtb.api.models.run_changes import RunChange
+from wtb.api.parts import Parts
 from wtb.api.problems import problem_of
 from wtb.application.server.command_errors import error_from
 from wtb.application.server.command_server import CommandServer
-from wtb.application.server.commands import LOOK_S, Commands
+from wtb.application.server.commands import LOOK_S
 from wtb.domain.access import Caller
 from wtb.domain.commands import Command, CommandKind, CommandStatus
 from wtb.domain.errors import PreconditionRequired, VersionMismatch
@@ -69,6 +71,8 @@ class CommandCall:
     """A request that becomes a command, and its answer."""
 
     server: CommandServer
+    stopping: threading.Event
+    """Set when the server ends: then nobody waits any longer."""
     key: str | None
     if_match: str | None
     response: Response
@@ -89,7 +93,8 @@ class CommandCall:
         `body` is what the caller asks for, as plain JSON. A repeated request is not prepared: its command exists.
         """
         accept = partial(self._accepted, caller, kind, body, prepare, subject)
-        command = await ended(self.server.commands, await run_in_threadpool(accept), wait_s)
+        command = await run_in_threadpool(accept)
+        command = await ended(self.server.commands, command, wait_s, self.stopping)
         self.response.headers["Location"] = f"/api/v1/commands/{command.id}"
         if command.status is CommandStatus.FAILED and command.error is not None:
             raise error_from(command.error)
@@ -127,26 +132,30 @@ class CommandCall:
 
 def _command_call(
     server: Commanding,
+    parts: Parts,
     response: Response,
+    *,
     idempotency_key: Annotated[
         str | None, Header(description="A new text for each new request: sent again, it is carried out once.")
     ] = None,
     if_match: Annotated[str | None, Header(description="The ETag of what is to be changed.")] = None,
 ) -> CommandCall:
-    return CommandCall(server=server, key=idempotency_key, if_match=if_match, response=response)
+    return CommandCall(
+        server=server, stopping=parts.stopping, key=idempotency_key, if_match=if_match, response=response
+    )
 
 
 Call = Annotated[CommandCall, Depends(_command_call)]
 """The type of a route's argument that gives a command."""
 
 
-async def ended(commands: Commands, command: Command, wait_s: float) -> Command:
+async def ended(commands: Commands, command: Command, wait_s: float, stopping: threading.Event) -> Command:
     """Wait without a thread: those of the server are for requests that have something to do."""
     loop, told = asyncio.get_running_loop(), asyncio.Event()
     forget = commands.when_ended(command.id, lambda: loop.call_soon_threadsafe(told.set))
     until = loop.time() + wait_s
     try:
-        while not command.has_ended and (left := until - loop.time()) > 0:
+        while not command.has_ended and (left := until - loop.time()) > 0 and not stopping.is_set():
             command = await run_in_threadpool(commands.get, command.id)
             if not command.has_ended:
                 with suppress(TimeoutError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from ipaddress import ip_address
 
 from starlette.requests import HTTPConnection
@@ -11,6 +12,7 @@ from wtb.api.parts import ServerParts
 from wtb.api.problems import send_problem
 from wtb.domain.errors import Forbidden, WTBError
 
+_HOST = re.compile(r"(?:\[(?P<digits>[0-9a-f:.]+)\]|(?P<name>[^][:/@]+))(?::\d{1,5})?")
 _READING = frozenset({"GET", "HEAD"})
 _OWN_PAGES = (None, "same-origin", "none")
 
@@ -45,8 +47,8 @@ class OriginCheck:
 
     def _is_ours(self, host: str) -> bool:
         """Whether a Host header names this server. An address in digits does: no page can make it point elsewhere."""
-        name = _without_port(host).lower()
-        return name in self._names or _is_address(name)
+        found = _HOST.fullmatch(host.lower())
+        return found is not None and (found["name"] in self._names or _is_address(found["name"] or found["digits"]))
 
 
 def check_not_forged(connection: HTTPConnection) -> None:
@@ -60,12 +62,6 @@ def check_not_forged(connection: HTTPConnection) -> None:
     is_reading = connection.scope["type"] == "http" and connection.scope["method"] in _READING
     if not is_reading and "origin" not in connection.headers:
         raise Forbidden("a request with a session needs the header Origin; programs use a token instead")
-
-
-def _without_port(host: str) -> str:
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.rpartition(":")[0] if host.count(":") == 1 else host
 
 
 def _is_address(name: str) -> bool:

@@ -30,8 +30,10 @@ class RateLimit:
         with self._lock:
             left = self._left(key)
             self._refuse_if_empty(left, what)
-            self._forget_full()
+            self._buckets.pop(key, None)  # so that the first of the dictionary is the one that was used least recently
             self._buckets[key] = (self._monotonic(), left - 1)
+            if len(self._buckets) > _MOST:
+                del self._buckets[next(iter(self._buckets))]
 
     def check(self, key: str, what: str) -> None:
         """Count nothing, and raise TooManyRequests if `take` would."""
@@ -46,13 +48,6 @@ class RateLimit:
     def _refuse_if_empty(self, left: float, what: str) -> None:
         if left < 1:
             raise TooManyRequests(f"too many {what}", math.ceil((1 - left) / self._per_second))
-
-    def _forget_full(self) -> None:
-        """Make room: a full bucket is the same as none, and otherwise the one that was used least recently goes."""
-        if len(self._buckets) < _MOST:
-            return
-        for key in [key for key in self._buckets if self._left(key) >= self._size] or [next(iter(self._buckets))]:
-            del self._buckets[key]
 
 
 class Regulars:

@@ -27,20 +27,21 @@ _STEPS[list(b"]}")] = -1
 class BodyLimits:
     """Reads the whole body of a request before its route sees any of it, and refuses what is too much."""
 
-    def __init__(self, app: ASGIApp, parts: ServerParts, *, timeout_s: float = BODY_TIMEOUT_S) -> None:
+    timeout_s = BODY_TIMEOUT_S
+
+    def __init__(self, app: ASGIApp, parts: ServerParts) -> None:
         self._app = app
         self._largest = parts.server.largest_body_bytes
-        self._timeout_s = timeout_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(self.timeout_s):
                 body = await self._read(scope, receive)
         except TimeoutError:
-            detail = f"the body of the request did not arrive within {self._timeout_s:g} s; send it again"
+            detail = f"the body of the request did not arrive within {self.timeout_s:g} s; send it again"
             await send_refusal(HTTPStatus.REQUEST_TIMEOUT, detail, scope, receive, send)
             return
         if body is None:

@@ -79,6 +79,17 @@ def address_of(server: ServerSettings) -> str:
 
 def serve(parts: ServerParts, listening: socket.socket) -> None:
     """Serve until Ctrl-C or SIGTERM; open requests have a few seconds to end."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # to leave by the same way as with Ctrl-C
+    try:
+        make_server(parts).run(sockets=[listening])
+    except KeyboardInterrupt:
+        pass
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def make_server(parts: ServerParts) -> uvicorn.Server:
+    """Return a server that is not running yet."""
     server = parts.server
     config = uvicorn.Config(
         create_app(parts),
@@ -97,13 +108,7 @@ def serve(parts: ServerParts, listening: socket.socket) -> None:
         ssl_certfile=server.certificate,
         ssl_keyfile=server.certificate_key,
     )
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # to leave by the same way as with Ctrl-C
-    try:
-        _Server(config, parts).run(sockets=[listening])
-    except KeyboardInterrupt:
-        pass
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    return _Server(config, parts)
 
 
 class _Server(uvicorn.Server):

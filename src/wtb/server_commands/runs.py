@@ -76,10 +76,18 @@ def _resumed_again(desk: WorkerDesk, command: Command, execution: Execution, now
     edit = given.get("update") if now.head == mark.head else None
     _run(desk, run_id, update=desk.update(desk.run(run_id), edit), options=given.get("options", {}))
     found, after = read_mark(desk.services.storage, run_id)
+    if mark.is_before_node and after.is_before_node and _is_still_there(desk, run_id, mark):
+        _run(desk, run_id)  # the killed worker had passed this breakpoint
     waits = found.pause is not None and found.pause.kind in (PauseKind.QUESTION, PauseKind.IN_DOUBT)
     if "answer" in given and waits and (after.head, after.answers) == (mark.head, mark.answers):
         _run(desk, run_id, answer=desk.json.read(given["answer"], place="answer"))
     return _result(desk, run_id)
+
+
+def _is_still_there(desk: WorkerDesk, run_id: str, mark: RunMark) -> bool:
+    """Whether a run has made no step since a mark; an edit is not a step."""
+    head = desk.services.queries.checkpoint(run_id)
+    return head.id == mark.head or (head.parent_id == mark.head and head.node_run_id is None)
 
 
 def _run(desk: WorkerDesk, run_id: str, **how: Any) -> None:

@@ -23,6 +23,8 @@ class RunMark:
     """How many questions were answered, if the run waits for an answer."""
     rollbacks: int = 0
     """How many rollbacks and redos have begun."""
+    is_before_node: bool = False
+    """Whether the run waits before a node with a breakpoint, which the next resume passes."""
 
     def to_data(self) -> dict[str, Any]:
         """Return the mark as plain JSON."""
@@ -43,6 +45,7 @@ def read_mark(storage: Storage, run_id: str) -> tuple[Execution, RunMark]:
             head=uow.branches.get(execution.branch_id).head_id,
             answers=count_answers(uow, execution.id) if _asks(execution) else 0,
             rollbacks=len(uow.rollbacks.list_rollbacks(execution.id)),
+            is_before_node=execution.pause is not None and execution.pause.kind is PauseKind.BREAK_BEFORE,
         )
 
 

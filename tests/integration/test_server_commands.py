@@ -1,0 +1,276 @@
+"""What a worker does with a command: also when an earlier worker was killed in the middle, and with graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wtb.application.queries.tagged_json import TaggedJson
+from wtb.application.server.run_marks import read_mark
+from wtb.application.server.served_workflows import ServedWorkflows, absolute, is_under
+from wtb.bench import Bench
+from wtb.bootstrap import bootstrap
+from wtb.domain.commands import Command, CommandKind
+from wtb.domain.errors import InvalidInput, VersionMismatch, WorkflowNotFound, WorkflowNotServed
+from wtb.domain.execution import ExecutionStatus
+from wtb.domain.ids import ExecutionId
+from wtb.domain.secrets import Masker
+from wtb.infrastructure.codecs.state_classes import StateClasses
+from wtb.server_commands import HANDLERS
+from wtb.server_commands.desk import WorkerDesk
+from wtb.server_commands.workflows import answer
+from wtb.settings import Settings
+
+_FLOW = """
+import wtb
+flow = wtb.Workflow("steps")
+calls = []
+
+@flow.node(start=True)
+def one(state):
+    return {"n": state.get("n", 0) + 1}
+
+@flow.node
+def two(state, ctx):
+    calls.append(state["n"])
+    return {"answers": [ctx.ask("first?"), ctx.ask("second?")] if state.get("asks") else [], "seen": state["n"]}
+
+flow.edge("one", "two")
+"""
+
+_GRAPH = """
+from typing import Annotated, TypedDict
+from langchain_core.messages import AIMessage, AnyMessage
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.message import add_messages
+
+class Chat(TypedDict):
+    messages: Annotated[list[AnyMessage], add_messages]
+
+def answer(state):
+    return {"messages": [AIMessage("you said " + state["messages"][-1].content, id="a1")]}
+
+builder = StateGraph(Chat)
+builder.add_node(answer)
+builder.add_edge(START, "answer")
+builder.add_edge("answer", END)
+graph = builder.compile()
+"""
+
+
+class Workers:
+    """Carries out commands in this process, as worker after worker would."""
+
+    def __init__(self, folder: Path, home: Path, flow: str) -> None:
+        self._folder = folder
+        self.flow = flow
+        self.bench = Bench._over(bootstrap(Settings(folder=home, user="Ada")))
+
+    def carry_out(self, kind: CommandKind, subject: str, reference: str, attempts: int = 1, **given: Any) -> Any:
+        command = Command(
+            id="c",
+            kind=kind,
+            subject=subject,
+            arguments=given,
+            created_by="Ada",
+            created_at=datetime(2026, 1, 1, tzinfo=UTC),
+            attempts=attempts,
+        )
+        desk = WorkerDesk(bench=self.bench, reference=str(self._folder / reference))
+        return HANDLERS[kind](desk, command)
+
+    def mark(self, run_id: str) -> dict[str, Any]:
+        return read_mark(self.bench.services.storage, run_id)[1].to_data()
+
+    def claim_and_die(self, run_id: str) -> None:
+        """Leave a run as a worker does that is killed after it took it, before it changed it."""
+        services = self.bench.services
+        place, _, start = services.owners.me().rpartition("/")
+        services.recorder.begin(services.recorder.load(ExecutionId(run_id)), f"{place}/{int(start) + 1}")
+
+    def state(self, run_id: str) -> dict[str, Any]:
+        return self.bench.services.queries.state(run_id)[1]
+
+
+@pytest.fixture
+def workers(empty_folder: Path, sqlite_folder: Path) -> Iterator[Workers]:
+    name = f"steps_{empty_folder.parent.name.replace('-', '_')}"
+    (empty_folder / f"{name}.py").write_text(_FLOW)
+    made = Workers(empty_folder, sqlite_folder, f"{name}.py:flow")
+    with made.bench:
+        yield made
+
+
+def _broken(workers: Workers, run_id: str, **input: Any) -> dict[str, Any]:
+    options = {"break_before": ["two"]}
+    workers.carry_out(CommandKind.RUN_START, run_id, workers.flow, input=input, options=options)
+    return workers.mark(run_id)
+
+
+def test_a_run_that_exists_is_not_started_again(workers: Workers) -> None:
+    first = workers.carry_out(CommandKind.RUN_START, "r", workers.flow, input={"n": 1})
+    again = workers.carry_out(CommandKind.RUN_START, "r", workers.flow, attempts=2, input={"n": 1})
+    assert again == first
+    assert first["run"]["status"] == "completed"
+
+
+def test_an_edit_is_made_by_the_next_worker_if_the_first_died_before_it(workers: Workers) -> None:
+    mark = _broken(workers, "r", n=1)
+    workers.claim_and_die("r")
+    update = {"set": [{"path": ["n"], "value": 50}], "delete": []}
+    given = {"mark": mark, "version": mark["version"], "update": update}
+    result = workers.carry_out(CommandKind.RUN_RESUME, "r", workers.flow, attempts=2, **given)
+    assert result["run"]["status"] == "completed"
+    assert workers.state("r")["seen"] == 50
+    again = workers.carry_out(CommandKind.RUN_RESUME, "r", workers.flow, attempts=3, **given)
+    assert again == result  # it was done: nothing is done twice
+
+
+def test_an_answer_is_given_once_whenever_its_worker_died(workers: Workers) -> None:
+    options: dict[str, Any] = {"answer": "A"}
+    workers.carry_out(CommandKind.RUN_START, "r", workers.flow, input={"asks": True})
+    options["mark"] = mark = workers.mark("r")
+    workers.claim_and_die("r")  # before the answer was recorded
+    result = workers.carry_out(CommandKind.RUN_RESUME, "r", workers.flow, attempts=2, **options)
+    assert result["run"]["pause"]["question"]["question"] == "second?"
+    workers.claim_and_die("r")  # after it was recorded: the second question must not get it
+    again = workers.carry_out(CommandKind.RUN_RESUME, "r", workers.flow, attempts=3, **{**options, "mark": mark})
+    assert again["run"]["pause"]["question"]["question"] == "second?"
+    ended = workers.carry_out(CommandKind.RUN_RESUME, "r", workers.flow, mark=workers.mark("r"), answer="B")
+    assert ended["run"]["status"] == "completed"
+    assert workers.state("r")["answers"] == ["A", "B"]
+
+
+def test_a_rollback_is_made_by_the_next_worker_and_never_twice(workers: Workers) -> None:
+    workers.carry_out(CommandKind.RUN_START, "r", workers.flow, input={})
+    planned = workers.carry_out(CommandKind.RUN_PLAN_ROLLBACK, "r", workers.flow, target=1)
+    given = {"target": 1, "mark": workers.mark("r"), "version": planned["version"], "digest": planned["digest"]}
+    with pytest.raises(VersionMismatch, match="plan"):
+        workers.carry_out(CommandKind.RUN_ROLLBACK, "r", workers.flow, **{**given, "digest": "0" * 32})
+    execution = workers.bench.services.queries.execution("r")
+    with workers.bench.services.storage.unit_of_work() as uow:  # an earlier worker took the lease, and was killed
+        uow.executions.save(replace(execution, version=execution.version + 1))
+        uow.commit()
+    with pytest.raises(VersionMismatch, match="version"):
+        workers.carry_out(CommandKind.RUN_ROLLBACK, "r", workers.flow, **given)
+    result = workers.carry_out(CommandKind.RUN_ROLLBACK, "r", workers.flow, attempts=2, **given)
+    assert result["run"]["status"] == "paused"
+    assert workers.carry_out(CommandKind.RUN_ROLLBACK, "r", workers.flow, attempts=3, **given) == result
+    assert len(workers.bench.services.queries.rollbacks("r")) == 1
+
+
+def test_a_fork_and_a_name_are_made_once(workers: Workers) -> None:
+    workers.carry_out(CommandKind.RUN_START, "r", workers.flow, input={})
+    for attempts in (1, 2):
+        made = workers.carry_out(CommandKind.RUN_FORK, "f", workers.flow, attempts, run="r", target=1)
+        assert made["run"]["id"] == "f"
+        named = workers.carry_out(CommandKind.RUN_CHECKPOINT, "r", workers.flow, attempts, name="end")
+        assert named["checkpoint"]["name"] == "end"
+    assert len(workers.bench.list_runs()) == 2
+
+
+def test_a_message_of_a_graph_is_edited_by_its_id(workers: Workers, empty_folder: Path) -> None:
+    name = f"graph_{empty_folder.parent.name.replace('-', '_')}"
+    (empty_folder / f"{name}.py").write_text(_GRAPH)
+    reference = f"{name}.py:graph"
+    message = {"type": "human", "content": "helo", "id": "m1"}
+    options = {"break_before": ["answer"]}
+    workers.carry_out(CommandKind.RUN_START, "g", reference, input={"messages": [message]}, options=options)
+    shown = TaggedJson(StateClasses(), Masker()).write(workers.state("g"))["messages"][0]
+    assert (shown["$type"], shown["value"]["content"], shown["value"]["id"]) == ("foreign", "helo", "m1")
+    mark = workers.mark("g")
+    edit = {"set": [{"path": ["messages", {"id": "m1"}, "content"], "value": "hello"}], "delete": []}
+    done = workers.carry_out(CommandKind.RUN_RESUME, "g", reference, mark=mark, version=mark["version"], update=edit)
+    assert done["run"]["status"] == "completed", done
+    contents = [each.content for each in workers.bench.get("g").state["messages"]]
+    assert contents == ["hello", "you said hello"]
+    found = answer({"describe": [str(empty_folder / reference)]}, Masker())["workflows"][0]
+    assert [node["name"] for node in found["definition"]["nodes"]] == ["answer"]
+
+
+def test_questions_about_workflows_are_answered_even_if_they_cannot_be_loaded(workers: Workers, tmp_path: Path) -> None:
+    found = answer({"describe": [str(tmp_path / "nowhere.py:flow")]}, Masker())["workflows"][0]
+    assert found["error"]["type"] == "InvalidInput"
+    checked = tmp_path / "unfit_flow.py"
+    checked.write_text("import wtb\nflow = wtb.Workflow('unfit')\n")
+    assert answer({"check": f"{checked}:flow"}, Masker())["faults"] != []
+
+
+def test_only_what_is_served_or_recorded_in_the_folder_may_run(workers: Workers, empty_folder: Path) -> None:
+    workers.carry_out(CommandKind.RUN_START, "r", workers.flow, input={})
+    queries = workers.bench.services.queries
+    execution = queries.execution("r")
+    source = str(execution.workflow_source)
+
+    def served(*references: str, folder: Path = empty_folder, name: str = "other") -> ServedWorkflows:
+        return ServedWorkflows(
+            references,
+            folder=folder,
+            recorded=True,
+            queries=queries,
+            describe=lambda wanted: [
+                {"reference": each, "source": each, "name": name if each == "other:flow" else "steps"}
+                for each in wanted
+            ],
+        )
+
+    assert served().for_run(execution, "resume") == source
+    assert served().find("steps").reference == source
+    with pytest.raises(WorkflowNotServed) as refused:
+        served("other:flow").for_run(execution, "resume")
+    assert refused.value.command == "wtb resume r"
+    with pytest.raises(WorkflowNotServed, match="wtb run"):
+        served("other:flow").find("steps")
+    with pytest.raises(WorkflowNotFound, match="serves other"):
+        served("other:flow").find("nobody")
+    assert served("other:flow", name="steps").for_run(execution, "resume") == "other:flow"
+    elsewhere = empty_folder / "elsewhere"
+    elsewhere.mkdir()
+    with pytest.raises(WorkflowNotServed):
+        served(folder=elsewhere).for_run(execution, "redo")
+
+
+@pytest.mark.parametrize(
+    ("source", "is_there"),
+    [
+        ("{}/agent.py:flow", True),
+        ("agent:flow", True),
+        ("package.inner:flow", True),
+        ("package:flow", True),
+        ("{}/../outside.py:flow", False),
+        ("{}/link.py:flow", False),
+        ("/etc/passwd", False),
+        ("/etc/passwd.py:flow", False),
+        ("..outside:flow", False),
+        ("os:flow", False),
+        ("\x00.py:flow", False),
+    ],
+)
+def test_a_recorded_source_counts_if_its_file_is_in_the_folder(tmp_path: Path, source: str, is_there: bool) -> None:
+    folder = tmp_path / "project"
+    (folder / "package").mkdir(parents=True)
+    for file in ("agent.py", "package/inner.py", "package/__init__.py", "../outside.py"):
+        (folder / file).touch()
+    (folder / "link.py").symlink_to(tmp_path / "outside.py")
+    assert is_under(source.format(folder), folder) is is_there
+
+
+def test_references_mean_the_same_from_every_folder(tmp_path: Path) -> None:
+    assert absolute("agent.py:flow", tmp_path) == f"{tmp_path}/agent.py:flow"
+    assert absolute("agent.py", tmp_path) == f"{tmp_path}/agent.py"
+    assert absolute("flow.json", tmp_path) == f"{tmp_path}/flow.json"
+    assert absolute("package.module:flow", tmp_path) == "package.module:flow"
+
+
+def test_a_worker_refuses_an_edit_that_does_not_fit(workers: Workers) -> None:
+    mark = _broken(workers, "r", n=1)
+    given = {"mark": mark, "version": mark["version"], "update": {"set": [{"path": ["n", 0], "value": 1}]}}
+    with pytest.raises(InvalidInput, match="nothing at"):
+        workers.carry_out(CommandKind.RUN_RESUME, "r", workers.flow, **given)
+    assert workers.bench.get("r").status is ExecutionStatus.PAUSED
+    assert workers.mark("r") == mark
