@@ -23,7 +23,7 @@ from wtb.api.parts import Parts
 from wtb.api.problems import problem_of
 from wtb.application.server.command_errors import error_from
 from wtb.application.server.command_server import CommandServer
-from wtb.application.server.commands import LOOK_S
+from wtb.application.server.commands import LOOK_S, Commands
 from wtb.domain.access import Caller
 from wtb.domain.commands import Command, CommandKind, CommandStatus
 from wtb.domain.errors import PreconditionRequired, VersionMismatch

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body
+from fastapi import APIRouter, Body, Path
 
 from wtb.api.access import Operator
 from wtb.api.command_answers import Call, Wait, command_answer, result_of, run_change
-from wtb.api.models.parameters import RunId
 from wtb.api.models.run_changes import (
     InDoubtRequest,
     PlanRequest,
@@ -31,7 +30,9 @@ from wtb.domain.errors import (
     WorkflowNotServed,
 )
 
-router = APIRouter(prefix="/api/v1/executions/{id}", tags=["executions"])
+router = APIRouter(prefix="/api/v1/executions/{execution_id}", tags=["executions"])
+
+RunId = Annotated[str, Path(description="The id of a run.", max_length=200)]
 
 _MAY_FAIL = (
     ExecutionNotFound,

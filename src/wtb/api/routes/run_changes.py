@@ -5,11 +5,10 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body
+from fastapi import APIRouter, Body, Path
 
 from wtb.api.access import Admin, Operator
 from wtb.api.command_answers import Call, Wait, run_change
-from wtb.api.models.parameters import RunId, Target
 from wtb.api.models.run_changes import (
     CheckpointRequest,
     ForkRequest,
@@ -39,6 +38,8 @@ from wtb.domain.ids import ExecutionId
 
 router = APIRouter(prefix="/api/v1/executions", tags=["executions"])
 
+RunId = Annotated[str, Path(description="The id of a run.", max_length=200)]
+
 _MAY_FAIL = (ExecutionNotFound, Conflict, InvalidTransition, InvalidInput, IdempotencyMismatch, WorkerFailed)
 _ACCEPTED: dict[int | str, dict[str, Any]] = {202: {"model": RunChange, "description": "Accepted; ask for the command"}}
 
@@ -63,7 +64,7 @@ async def start(call: Call, caller: Operator, body: StartRequest, wait_s: Wait =
 
 
 @router.post(
-    "/{id}/pause",
+    "/{execution_id}/pause",
     operation_id="executions_pause",
     summary="Pause a run",
     status_code=202,
@@ -76,7 +77,7 @@ def pause(parts: Parts, caller: Operator, execution_id: RunId) -> RequestedAnswe
 
 
 @router.post(
-    "/{id}/stop",
+    "/{execution_id}/stop",
     operation_id="executions_stop",
     summary="Stop a run for good",
     status_code=202,
@@ -89,7 +90,7 @@ def stop(parts: Parts, caller: Operator, execution_id: RunId) -> RequestedAnswer
 
 
 @router.post(
-    "/{id}/resume",
+    "/{execution_id}/resume",
     operation_id="executions_resume",
     summary="Go on with a run",
     responses=_ACCEPTED | answers(*_MAY_FAIL, WorkflowNotServed, PreconditionRequired, VersionMismatch),
@@ -116,7 +117,7 @@ async def resume(
 
 
 @router.post(
-    "/{id}/fork",
+    "/{execution_id}/fork",
     operation_id="executions_fork",
     summary="Fork a run",
     status_code=201,
@@ -142,7 +143,7 @@ async def fork(
 
 
 @router.post(
-    "/{id}/checkpoints",
+    "/{execution_id}/checkpoints",
     operation_id="checkpoints_create",
     summary="Name the current position of a run",
     status_code=201,
@@ -164,7 +165,7 @@ async def name_checkpoint(
 
 
 @router.delete(
-    "/{id}",
+    "/{execution_id}",
     operation_id="executions_delete",
     summary="Delete a run",
     status_code=204,
@@ -176,7 +177,7 @@ def delete_run(parts: Parts, caller: Admin, execution_id: RunId) -> None:
 
 
 @router.delete(
-    "/{id}/checkpoints/{target}",
+    "/{execution_id}/checkpoints/{target}",
     operation_id="checkpoints_delete",
     summary="Delete a checkpoint",
     status_code=204,
@@ -186,7 +187,7 @@ def delete_checkpoint(
     parts: Parts,
     caller: Admin,
     execution_id: RunId,
-    target: Target,
+    target: Annotated[str, Path(description="The id, name or step of a checkpoint.", max_length=200)],
 ) -> None:
     """Delete one checkpoint; those after it stay whole."""
     parts.services.run_editor.delete_checkpoint(ExecutionId(execution_id), target, by=caller.name)
