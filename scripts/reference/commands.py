@@ -43,6 +43,7 @@ _INTROS = {
     "Go back and branch": "The guide is [Time travel](time-travel.md).",
     "Batches and verdicts": "The guide is [Batch tests](batches.md). [How a verdict is made](verdicts.md) explains "
     "better, worse and no evidence.",
+    "Serve": "For `webhook`, the guide is [Webhooks](webhooks.md).",
     "Upkeep": "The guide is [Upkeep](upkeep.md); for `import`, "
     "[A checkpointer for LangGraph](langgraph.md#bring-what-you-have).",
 }
@@ -58,11 +59,14 @@ _ARGUMENTS = {
     "DIR": "Where to write the files.",
     "FILE[:BATCH]": "The Python file that defines the batch test, and its name in the file. Default: `batch`.",
     "FOLDER": "Where to create the project.",
+    "ID": "The id of a webhook.",
     "NAME": "The name to give.",
+    "POSITION": "The position of an event in the log.",
     "REVISION": "The revision to go down to, such as `0006`. `base` is the state before the first revision.",
     "RUN": "The id of a run, or its start: at least four characters that no other run starts with.",
     "RUN[@CHECKPOINT]": "A run, and a place in it. Default: its last step.",
     "TARGET": "A place in the run.",
+    "URL": "The address that gets the events.",
     "WORKFLOW": "`file.py[:flow]`, `module:flow` or `flow.json`. Default name in the file: `flow`.",
 }
 _OWN_ARGUMENTS = {

@@ -11,6 +11,9 @@ WTBError
 │   ├── FileNotFound
 │   ├── BatchNotFound
 │   ├── BaselineNotFound
+│   ├── WebhookNotFound
+│   ├── DeliveryNotFound
+│   ├── BackgroundJobNotFound
 │   ├── CommandNotFound
 │   ├── ObjectNotFound
 │   └── TokenNotFound
@@ -158,6 +161,26 @@ class BaselineNotFound(NotFound):
         """Return an error that names the baselines that exist."""
         names = ", ".join(sorted(known))
         return cls(name, f"this store, which has {names}" if names else "")
+
+
+class WebhookNotFound(NotFound):
+    """No webhook has this id."""
+
+    noun = "webhook"
+    hint = "; `wtb webhook ls` lists them"
+
+
+class DeliveryNotFound(NotFound):
+    """A webhook has no delivery of the event at this position."""
+
+    noun = "delivery of event"
+    hint = "; `wtb webhook deliveries ID` lists them"
+
+
+class BackgroundJobNotFound(NotFound):
+    """No background job has this name."""
+
+    noun = "background job"
 
 
 class CommandNotFound(NotFound):

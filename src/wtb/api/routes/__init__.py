@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from wtb.api.routes import (
+    background_jobs,
     checkpoints,
     commands,
     events,
@@ -15,6 +16,8 @@ from wtb.api.routes import (
     run_history,
     sessions,
     tokens,
+    upkeep,
+    webhooks,
     workflows,
 )
 
@@ -30,5 +33,8 @@ ROUTERS: tuple[APIRouter, ...] = (
     rollbacks.router,
     commands.router,
     events.router,
+    webhooks.router,
+    background_jobs.router,
+    upkeep.router,
 )
 """All routers. Each names its whole prefix itself."""

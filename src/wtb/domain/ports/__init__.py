@@ -4,6 +4,7 @@ These laws hold for all ports: an implementation is safe to use from several thr
 changes a value after it was returned; foreign exceptions never pass through.
 """
 
+from wtb.domain.ports.background import BackgroundJobRepository
 from wtb.domain.ports.batches import (
     BaselineRepository,
     BatchRepository,
@@ -32,9 +33,11 @@ from wtb.domain.ports.storage import CheckpointCounts, Pages, Storage, UnitOfWor
 from wtb.domain.ports.system import Clock, Codec, Conditions, DependencyObserver, Ids, Owners
 from wtb.domain.ports.telemetry import NO_TELEMETRY, Measure, Telemetry, measured
 from wtb.domain.ports.upkeep import FolderCare, Garbage, Inspected, Inspection, SurveyedFolder, Swept
+from wtb.domain.ports.webhooks import DeliveryRepository, SentRequest, WebhookRepository, WebhookSender
 
 __all__ = [
     "NO_TELEMETRY",
+    "BackgroundJobRepository",
     "BaselineRepository",
     "BatchRepository",
     "BranchRepository",
@@ -44,6 +47,7 @@ __all__ = [
     "Clock",
     "Codec",
     "Conditions",
+    "DeliveryRepository",
     "DependencyObserver",
     "Environment",
     "EvaluationRepository",
@@ -72,6 +76,7 @@ __all__ = [
     "RollbackRepository",
     "RunPosition",
     "ScannedFolder",
+    "SentRequest",
     "SignInRepository",
     "Storage",
     "StoredObject",
@@ -82,6 +87,8 @@ __all__ = [
     "TokenRepository",
     "ToolCallRepository",
     "UnitOfWork",
+    "WebhookRepository",
+    "WebhookSender",
     "WorkflowRepository",
     "WorkflowUse",
     "measured",

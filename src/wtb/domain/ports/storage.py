@@ -10,6 +10,7 @@ from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.execution import ExecutionStatus
 from wtb.domain.figures import Usage
 from wtb.domain.ids import CheckpointId, ExecutionId, WorkflowId
+from wtb.domain.ports.background import BackgroundJobRepository
 from wtb.domain.ports.batches import (
     BaselineRepository,
     BatchRepository,
@@ -30,6 +31,7 @@ from wtb.domain.ports.runs import (
     WorkflowRepository,
 )
 from wtb.domain.ports.server import CommandRepository, SignInRepository, TokenRepository
+from wtb.domain.ports.webhooks import DeliveryRepository, WebhookRepository
 from wtb.domain.run_filters import RunFilters
 
 
@@ -165,6 +167,21 @@ class UnitOfWork(Protocol):
     @property
     def limits(self) -> LimitRepository:
         """Limits of concurrent calls, and the slots that processes hold."""
+        ...
+
+    @property
+    def background_jobs(self) -> BackgroundJobRepository:
+        """What servers do in the background."""
+        ...
+
+    @property
+    def webhooks(self) -> WebhookRepository:
+        """Webhooks."""
+        ...
+
+    @property
+    def deliveries(self) -> DeliveryRepository:
+        """Events on their way to webhooks."""
         ...
 
     @property
