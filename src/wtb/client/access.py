@@ -5,7 +5,7 @@ from __future__ import annotations
 from wtb.api.models.base import ListAnswer
 from wtb.api.models.health import ReadinessAnswer, VersionAnswer
 from wtb.api.models.tokens import CreatedTokenAnswer, NewToken, SessionAnswer, TokenAnswer
-from wtb.client.connection import Connection, path_of
+from wtb.client.connection import Connection, made, path_of
 from wtb.client.requests import delete, get, post
 from wtb.domain.access import Role
 
@@ -33,8 +33,8 @@ class AccessVerbs(Connection):
         self, name: str, role: Role | str, *, expires_in_days: float | None = None
     ) -> CreatedTokenAnswer:
         """Create a token and return it with its secret, this once."""
-        body = NewToken(name=name, role=Role(role), expires_in_days=expires_in_days)
-        return await self._ask(CreatedTokenAnswer, post(path_of("tokens"), body))
+        body = made(NewToken, name=name, role=role, expires_in_days=expires_in_days)
+        return await self._ask(CreatedTokenAnswer, post(path_of("tokens"), body, keyed=False))
 
     async def revoke_token(self, name: str) -> TokenAnswer:
         """Revoke a token."""

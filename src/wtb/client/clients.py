@@ -13,6 +13,7 @@ from wtb.client.blocking import blocking, finished, iterating
 from wtb.client.events import EventVerbs
 from wtb.client.run_changes import RunChangeVerbs
 from wtb.client.transports import AwaitingTransport, BlockingTransport, PatientSender, Transport
+from wtb.client.upkeep import UpkeepVerbs
 from wtb.client.workflows import WorkflowVerbs
 from wtb.domain.errors import InvalidInput
 
@@ -22,7 +23,7 @@ RETRIES = 6
 """How often a request is sent again; with the pauses between, this takes about twelve seconds."""
 
 
-class AsyncClient(WorkflowVerbs, RunChangeVerbs, EventVerbs, AccessVerbs):
+class AsyncClient(WorkflowVerbs, RunChangeVerbs, EventVerbs, UpkeepVerbs, AccessVerbs):
     """Use a WTB server from an async program, with the verbs of a Bench.
 
     `url` is the address that `wtb serve` prints, and `token` what `wtb token create` printed; without it, the variable
@@ -124,6 +125,19 @@ class Client:
     events = iterating(AsyncClient.events)
     read_events = blocking(AsyncClient.read_events)
     feed_health = blocking(AsyncClient.feed_health)
+
+    # Upkeep
+    prune = blocking(AsyncClient.prune)
+    doctor = blocking(AsyncClient.doctor)
+    check_store = blocking(AsyncClient.check_store)
+    list_background_jobs = blocking(AsyncClient.list_background_jobs)
+    run_background_job = blocking(AsyncClient.run_background_job)
+    list_webhooks = blocking(AsyncClient.list_webhooks)
+    create_webhook = blocking(AsyncClient.create_webhook)
+    delete_webhook = blocking(AsyncClient.delete_webhook)
+    test_webhook = blocking(AsyncClient.test_webhook)
+    deliveries = iterating(AsyncClient.deliveries)
+    retry_delivery = blocking(AsyncClient.retry_delivery)
 
     # The server
     version = blocking(AsyncClient.version)

@@ -70,10 +70,19 @@ def get(path: str, **query: Any) -> Request:
 
 
 def post(
-    path: str, body: BaseModel | Mapping[str, Any] | None = None, *, if_match: str | None = None, **query: Any
+    path: str,
+    body: BaseModel | Mapping[str, Any] | None = None,
+    *,
+    if_match: str | None = None,
+    keyed: bool = True,
+    patience_s: float = 0.0,
+    **query: Any,
 ) -> Request:
-    """Return a request that makes or changes something, with a key: sent twice, it is carried out once."""
-    headers = {"Idempotency-Key": uuid4().hex}
+    """Return a request that makes or changes something.
+
+    A keyed one is carried out once though it is sent twice, or does the same twice without harm.
+    """
+    headers = {"Idempotency-Key": uuid4().hex} if keyed else {}
     if if_match is not None:
         headers["If-Match"] = if_match
     if body is not None:
@@ -84,7 +93,7 @@ def post(
         query=query_of(query),
         body=None if body is None else _json(body),
         headers=headers,
-        patience_s=query.get("wait_s") or 0.0,
+        patience_s=patience_s + (query.get("wait_s") or 0.0),
     )
 
 
