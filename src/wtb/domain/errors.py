@@ -10,6 +10,7 @@ WTBError
 │   ├── FileCommitNotFound
 │   ├── FileNotFound
 │   ├── BatchNotFound
+│   ├── CaseNotFound
 │   ├── BaselineNotFound
 │   ├── WebhookNotFound
 │   ├── DeliveryNotFound
@@ -148,6 +149,12 @@ class BatchNotFound(NotFound):
 
     noun = "batch"
     hint = "; `wtb batch ls` lists them"
+
+
+class CaseNotFound(NotFound):
+    """The batch has no case with this id."""
+
+    noun = "case"
 
 
 class BaselineNotFound(NotFound):

@@ -9,10 +9,15 @@ from fastapi import Path, Query
 _TEXT = r"^[^\x00-\x1f\x7f]+$"
 """Control characters are in no id and in no name."""
 
-RunId = Annotated[str, Path(alias="id", description="The id of a run.", max_length=200, pattern=_TEXT)]
+RunId = Annotated[str, Path(alias="execution_id", description="The id of a run.", max_length=200, pattern=_TEXT)]
 BatchName = Annotated[
     str,
-    Path(alias="id", description="The id of a batch, or its name: then the latest one.", max_length=500, pattern=_TEXT),
+    Path(
+        alias="batch_id",
+        description="The id of a batch, or its name: then the latest one.",
+        max_length=500,
+        pattern=_TEXT,
+    ),
 ]
 BaselineName = Annotated[str, Path(description="The name of a baseline.", max_length=500, pattern=_TEXT)]
 Target = Annotated[

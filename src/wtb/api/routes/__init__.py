@@ -6,6 +6,10 @@ from fastapi import APIRouter
 
 from wtb.api.routes import (
     background_jobs,
+    baselines,
+    batch_changes,
+    batch_results,
+    batches,
     checkpoints,
     commands,
     events,
@@ -28,6 +32,10 @@ ROUTERS: tuple[APIRouter, ...] = (
     execution_reads.router,
     checkpoints.router,
     run_history.router,
+    batches.router,
+    batch_changes.router,
+    batch_results.router,
+    baselines.router,
     workflows.router,
     run_changes.router,
     rollbacks.router,

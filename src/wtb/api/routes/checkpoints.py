@@ -20,7 +20,7 @@ from wtb.application.queries.cursors import cursor_of, page_of_all, parts_of
 from wtb.domain.errors import CheckpointNotFound, DamagedData, ExecutionNotFound, FileNotFound, InvalidInput
 from wtb.domain.files import FileTree
 
-router = APIRouter(prefix="/api/v1/executions/{id}", tags=["checkpoints"])
+router = APIRouter(prefix="/api/v1/executions/{execution_id}", tags=["checkpoints"])
 
 _ONE = answers(ExecutionNotFound, CheckpointNotFound, InvalidInput, DamagedData)
 _FIRST_FILES = 100

@@ -90,7 +90,7 @@ def _searchable(text: str | None, name: str) -> str | None:
     return text
 
 
-@router.get("/{id}", operation_id="executions_get", summary="Show a run", responses=_ONE)
+@router.get("/{execution_id}", operation_id="executions_get", summary="Show a run", responses=_ONE)
 def get_execution(*, parts: Parts, caller: Viewer, run: RunId, response: Response) -> ExecutionAnswer:
     """Return everything about a run. The ETag is its version; a change that must not be blind sends it back."""
     view = parts.services.queries.run(run)
@@ -99,7 +99,7 @@ def get_execution(*, parts: Parts, caller: Viewer, run: RunId, response: Respons
 
 
 @router.get(
-    "/{id}/state",
+    "/{execution_id}/state",
     operation_id="executions_state",
     summary="Show the state of a run, or one place of it",
     responses=answers(ExecutionNotFound, CheckpointNotFound, InvalidInput, DamagedData),
@@ -128,7 +128,9 @@ def get_state(
     return StateAnswer.of(part_of(parts, state, path, whole=whole, cursor=cursor, limit=limit))
 
 
-@router.get("/{id}/scores", operation_id="executions_scores", summary="List the scores of a run", responses=_ONE)
+@router.get(
+    "/{execution_id}/scores", operation_id="executions_scores", summary="List the scores of a run", responses=_ONE
+)
 def list_scores(*, parts: Parts, caller: Viewer, run: RunId) -> ListAnswer[ScoreAnswer]:
     """Return what evaluators said about a run, oldest first. The scores of a batch are in its results."""
     return ListAnswer(items=[ScoreAnswer.of(score) for score in parts.services.queries.scores(run).all])

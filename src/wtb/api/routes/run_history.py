@@ -26,7 +26,7 @@ from wtb.domain.errors import DamagedData, ExecutionNotFound, InvalidInput
 from wtb.domain.event_body import Severity
 from wtb.domain.filters import event_types
 
-router = APIRouter(prefix="/api/v1/executions/{id}", tags=["executions"])
+router = APIRouter(prefix="/api/v1/executions/{execution_id}", tags=["executions"])
 
 _ONE = answers(ExecutionNotFound, DamagedData)
 
