@@ -9,6 +9,7 @@ from typing import Self, TypeVar
 import httpx
 
 from wtb.client.access import AccessVerbs
+from wtb.client.batches import BatchVerbs
 from wtb.client.blocking import blocking, finished, iterating
 from wtb.client.events import EventVerbs
 from wtb.client.run_changes import RunChangeVerbs
@@ -23,7 +24,7 @@ RETRIES = 6
 """How often a request is sent again; with the pauses between, this takes about twelve seconds."""
 
 
-class AsyncClient(WorkflowVerbs, RunChangeVerbs, EventVerbs, UpkeepVerbs, AccessVerbs):
+class AsyncClient(WorkflowVerbs, RunChangeVerbs, BatchVerbs, EventVerbs, UpkeepVerbs, AccessVerbs):
     """Use a WTB server from an async program, with the verbs of a Bench.
 
     `url` is the address that `wtb serve` prints, and `token` what `wtb token create` printed; without it, the variable
@@ -120,6 +121,27 @@ class Client:
     scores = blocking(AsyncClient.scores)
     run_events = iterating(AsyncClient.run_events)
     variants = blocking(AsyncClient.variants)
+
+    # Batches
+    batch = blocking(AsyncClient.batch)
+    start_batch = blocking(AsyncClient.start_batch)
+    plan = blocking(AsyncClient.plan)
+    resume_batch = blocking(AsyncClient.resume_batch)
+    retry_batch = blocking(AsyncClient.retry_batch)
+    list_batches = iterating(AsyncClient.list_batches)
+    batch_status = blocking(AsyncClient.batch_status)
+    matrix = blocking(AsyncClient.matrix)
+    results = iterating(AsyncClient.results)
+    compare = blocking(AsyncClient.compare)
+    report = blocking(AsyncClient.report)
+    cancel_batch = blocking(AsyncClient.cancel_batch)
+    delete_batch = blocking(AsyncClient.delete_batch)
+    set_baseline = blocking(AsyncClient.set_baseline)
+    get_baseline = blocking(AsyncClient.get_baseline)
+    list_baselines = blocking(AsyncClient.list_baselines)
+    delete_baseline = blocking(AsyncClient.delete_baseline)
+    gate = blocking(AsyncClient.gate)
+    evaluate = blocking(AsyncClient.evaluate)
 
     # Events
     events = iterating(AsyncClient.events)
