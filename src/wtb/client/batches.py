@@ -42,7 +42,7 @@ class BatchVerbs(Connection):
 
         It raises `NotFinished` after `wait_s` seconds; the batch goes on.
         """
-        body = _body(name, workflow, cases, evaluators, only, options)
+        body = _body(name, workflow, cases, evaluators=evaluators, only=only, options=options)
         result = await self._carried_out(post(path_of("batches"), body, wait_s=first_wait_s(wait_s)), wait_s)
         return BatchResultRow.model_validate(result["batch"])
 
@@ -58,7 +58,7 @@ class BatchVerbs(Connection):
         **options: Any,
     ) -> CommandAnswer:
         """Start a batch and do not wait for it; `batch_status` shows how far it is, `wait_for` waits for its end."""
-        body = _body(name, workflow, cases, evaluators, only, options)
+        body = _body(name, workflow, cases, evaluators=evaluators, only=only, options=options)
         return await self._accepted(post(path_of("batches"), body, wait_s=0))
 
     async def plan(
@@ -73,7 +73,7 @@ class BatchVerbs(Connection):
         **options: Any,
     ) -> PlanRow:
         """Return what `batch` would do with the same arguments, without running anything."""
-        body = _body(name, workflow, cases, evaluators, only, options)
+        body = _body(name, workflow, cases, evaluators=evaluators, only=only, options=options)
         result = await self._carried_out(post(path_of("batches", "plan"), body, wait_s=LONGEST_WAIT_S), None)
         return PlanRow.model_validate(result["plan"])
 
@@ -187,6 +187,7 @@ def _body(
     name: str | None,
     workflow: str | None,
     cases: Sequence[Mapping[str, Any]] | None,
+    *,
     evaluators: Sequence[Evaluator] | None,
     only: Sequence[str],
     options: Mapping[str, Any],

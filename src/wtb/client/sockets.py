@@ -58,7 +58,10 @@ class AwaitingSocket:
             return str(await asyncio.wait_for(self._connection.recv(), timeout_s))
 
     async def close(self) -> None:
-        await self._opened.aclose()
+        try:
+            await self._opened.aclose()
+        finally:  # the task may be cancelled meanwhile, since the loop ends
+            self._connection.transport.abort()
 
 
 @contextmanager
