@@ -25,6 +25,7 @@ class ServedAddress:
     folder: Path
     services: Services
     token: str
+    workflow: str
 
     @property
     def port(self) -> int:
@@ -37,21 +38,23 @@ class ServedAddress:
     @contextmanager
     def up(self) -> Iterator[None]:
         """Run the server until the end of the block."""
-        app = create_app(ServerParts(services=self.services, workflows=("agent.py:flow",)))
+        app = create_app(ServerParts(services=self.services, workflows=(self.workflow,)))
         with running(app, self.port, self.token):
             yield
 
 
 @contextmanager
-def served_address(folder: Path, settings: Settings) -> Iterator[ServedAddress]:
+def served_address(
+    folder: Path, settings: Settings, file: str = "agent.py", code: str = FLOW
+) -> Iterator[ServedAddress]:
     """Prepare a project and its server in a folder; it does not run yet."""
-    (folder / "agent.py").write_text(FLOW)
+    (folder / file).write_text(code)
     server = ServerSettings(port=free_port(), requests_per_minute=1_000_000)
     before = Path.cwd()
     os.chdir(folder)
     try:
         with bootstrap(settings.model_copy(update={"server": server})) as services:
             _, token = services.tokens.create("the admin", Role.ADMIN, by="tester")
-            yield ServedAddress(folder=folder, services=services, token=token)
+            yield ServedAddress(folder=folder, services=services, token=token, workflow=f"{file}:flow")
     finally:
         os.chdir(before)
