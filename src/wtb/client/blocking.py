@@ -6,6 +6,7 @@ A verb is written once, as a coroutine function of AsyncClient. Over `BlockingTr
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -52,6 +53,9 @@ def iterating(
         finally:
             finished(found.aclose())
 
+    signature = inspect.signature(body)
+    shown = str(signature.return_annotation).replace("AsyncGenerator", "Iterator")
+    vars(method)["__signature__"] = signature.replace(return_annotation=shown)  # for `help` and the reference
     return method
 
 
