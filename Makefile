@@ -29,6 +29,11 @@ demo: .venv/.runtime  ## Find out which of 40 versions of a support pipeline is 
 	@cd build/demo && ../../.venv/bin/wtb batch run ../../examples/support_qa/batch.py --runner processes
 	@cd build/demo && ../../.venv/bin/wtb report support_qa --out report.html
 
+.PHONY: serve
+serve: .venv/.dev  ## Serve the demo on this machine and open the browser; makes the demo first if it is not there
+	@test -e build/demo/.wtb/wtb.db || $(MAKE) --no-print-directory demo
+	@cd build/demo && ../../.venv/bin/wtb serve --open ../../examples/support_qa/batch.py:flow
+
 .PHONY: test
 test: check  ## Everything that CI runs: the same as check
 

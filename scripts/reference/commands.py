@@ -43,7 +43,7 @@ _INTROS = {
     "Go back and branch": "The guide is [Time travel](time-travel.md).",
     "Batches and verdicts": "The guide is [Batch tests](batches.md). [How a verdict is made](verdicts.md) explains "
     "better, worse and no evidence.",
-    "Serve": "For `webhook`, the guide is [Webhooks](webhooks.md).",
+    "Serve": "The guide is [The server](server.md); for `webhook`, [Webhooks](webhooks.md).",
     "Upkeep": "The guide is [Upkeep](upkeep.md); for `import`, "
     "[A checkpointer for LangGraph](langgraph.md#bring-what-you-have).",
 }
@@ -62,6 +62,7 @@ _ARGUMENTS = {
     "ID": "The id of a webhook.",
     "NAME": "The name to give.",
     "POSITION": "The position of an event in the log.",
+    "REF…": "Workflows that the server may run, each as `file.py[:flow]` or `module:flow`.",
     "REVISION": "The revision to go down to, such as `0006`. `base` is the state before the first revision.",
     "RUN": "The id of a run, or its start: at least four characters that no other run starts with.",
     "RUN[@CHECKPOINT]": "A run, and a place in it. Default: its last step.",
@@ -73,6 +74,8 @@ _OWN_ARGUMENTS = {
     "wtb baseline delete": {"NAME": "The baseline to delete."},
     "wtb delete": {"RUN[@CHECKPOINT]": "A run, or one checkpoint of it."},
     "wtb fork": {"TARGET": "Where the new run starts. Default: the last checkpoint."},
+    "wtb token create": {"NAME": "The name of the token. What is done with it carries this name."},
+    "wtb token revoke": {"NAME": "The token to revoke."},
     "wtb init": {"FOLDER": "Where to create the project. Default: this folder."},
 }
 """The meaning of an argument in one command, if it differs."""
@@ -89,7 +92,7 @@ _CODE = re.compile(
     re.VERBOSE,
 )
 """Matches code in a help text."""
-_WORDS = {"CI", "CSV", "HTML", "JSON", "JSONL", "WTB"}
+_WORDS = {"API", "CI", "CSV", "HTML", "HTTP", "JSON", "JSONL", "TLS", "WTB"}
 
 
 def page() -> str:

@@ -13,6 +13,7 @@ import socket
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from wtb.application.runs.run_request import RunRequest
@@ -21,7 +22,7 @@ from wtb.application.server.commands import Commands
 from wtb.bench import Bench
 from wtb.bootstrap import bootstrap
 from wtb.domain.commands import LEASE, Command
-from wtb.domain.errors import Conflict, InvalidInput, WTBError
+from wtb.domain.errors import Conflict, ExecutionNotFound, InvalidInput, StorageUnavailable, WTBError
 from wtb.domain.secrets import SECRET_KEYS, SECRET_PATTERNS, Masker, masked_logger
 from wtb.infrastructure.owners import ProcessOwners
 from wtb.infrastructure.runners.channel import Channel
@@ -95,7 +96,11 @@ def _carry_out(desk: WorkerDesk, command: Command) -> None:
         handler = HANDLERS.get(command.kind)
         if handler is None:
             raise InvalidInput(f"this server cannot carry out {command.kind}")
+        if command.attempts > 1:
+            _wait_for_run(desk, command)
         result = handler(desk, command)
+    except StorageUnavailable:  # nothing is wrong with the command: the next worker goes on with it
+        raise
     except BaseException as error:  # noqa: BLE001  whatever the user's code raises is the answer to the caller
         _log.debug("command %s failed", command.id, exc_info=True)
         ended.set()
@@ -108,6 +113,12 @@ def _carry_out(desk: WorkerDesk, command: Command) -> None:
         commands.put_back(command, {"paused_at_version": result["run"]["version"]})
     else:
         commands.complete(command, result)
+
+
+def _wait_for_run(desk: WorkerDesk, command: Command) -> None:
+    """Wait for the lease of the worker that had this command before, if the run exists."""
+    with suppress(ExecutionNotFound):
+        desk.wait_until_free(command.subject or "")
 
 
 def _is_paused_by_server(request: RunRequest, result: Mapping[str, Any]) -> bool:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from contextlib import closing
 
 import pytest
 
 from tests.api.client import TestClient
 from wtb.api.problems import code_of, status_of
+from wtb.api.readiness import Readiness
 from wtb.bootstrap import Services
 from wtb.domain import errors
 from wtb.domain.errors import WTBError
@@ -41,7 +44,10 @@ def test_unknown_addresses_and_methods_are_problems(viewer: TestClient) -> None:
     assert wrong.headers["allow"] == "GET"
 
 
-def test_a_server_is_not_ready_when_its_tables_change_under_it(stranger: TestClient, services: Services) -> None:
+def test_a_server_is_not_ready_when_its_tables_change_under_it(
+    stranger: TestClient, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Readiness, "fresh_s", 0)
     database = services.storage.database  # type: ignore[union-attr]  # it is no memory
     for revision, code in (("9999", "schema-too-new"), ("0016", "schema-outdated")):
         with closing(database.begin()) as transaction:
@@ -72,3 +78,24 @@ def test_a_server_is_not_ready_when_its_tables_change_under_it(stranger: TestCli
 )
 def test_an_error_has_its_status_and_its_stable_code(kind: type[WTBError], status: int, code: str) -> None:
     assert (status_of(kind), code_of(kind)) == (status, code)
+
+
+def test_readiness_asks_the_database_once_a_second_and_does_not_wait_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, may_answer = [], threading.Event()
+
+    def check() -> None:
+        asked.append(1)
+        may_answer.wait(30)
+
+    readiness = Readiness(check)
+    monkeypatch.setattr("wtb.api.readiness.PATIENCE_S", 0.01)
+    silent = threading.Thread(target=readiness.require)
+    silent.start()
+    while not asked:
+        time.sleep(0.001)
+    with pytest.raises(errors.StorageUnavailable, match="does not answer"):
+        readiness.require()
+    may_answer.set()
+    silent.join()
+    readiness.require()
+    assert len(asked) == 1

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+import wtb
 from tests.api.served_project import FLOW, ServedProject, serving
 from tests.services import PostgresServer
+from wtb.bench import Bench
 from wtb.infrastructure.sql import schema
 from wtb.infrastructure.sql.postgres import PostgresDatabase
 from wtb.settings import ServerSettings, Settings
@@ -182,7 +184,7 @@ def test_positions_are_named_and_runs_and_checkpoints_deleted(project: ServedPro
 
 def test_workflows_are_listed_drawn_and_checked(project: ServedProject) -> None:
     listed = project.viewer.get("/api/v1/workflows").json()["items"]
-    assert [(each["name"], each["served"]) for each in listed] == [("agent", True)]
+    assert [each["name"] for each in listed if each["served"]] == ["agent"]
     graph = project.viewer.get("/api/v1/workflows/agent/graph").json()
     assert [(node["name"], node["is_start"], node["variants"]) for node in graph["nodes"]] == [
         ("plan", True, ["short"]),
@@ -227,6 +229,24 @@ def test_a_worker_that_dies_three_times_fails_its_command_with_what_is_known(pro
     assert project.world(command["subject"]) == ["+"]  # the tool was called once: later workers asked whether it was
 
 
+def test_a_run_whose_workflow_is_not_served_can_be_looked_at_and_stopped(project: ServedProject) -> None:
+    other = wtb.Workflow("other")
+    other.add_node("only", lambda state: {}, start=True)
+    run = Bench._over(project.services).run(other, break_before=["only"])
+    refused = project.post(f"/executions/{run.id}/resume")
+    assert _code(refused) == (409, "workflow-not-served")
+    assert refused.json()["command"] == f"wtb resume {run.id}"
+    etag = f'"{run.execution.version}"'
+    assert _code(project.post(f"/executions/{run.id}/redo", etag=etag)) == (409, "workflow-not-served")
+    plan = project.post(f"/executions/{run.id}/rollback/plan", {"target": 0})
+    assert plan.json()["command"] == f"wtb rollback {run.id}"
+    assert _code(project.post("/executions", {"workflow": "other"})) == (409, "workflow-not-served")
+    assert project.viewer.get("/api/v1/workflows/other/graph").json()["served"] is False
+    assert project.post(f"/executions/{run.id}/fork").status_code == 201  # it needs no code
+    assert project.post(f"/executions/{run.id}/stop").status_code == 202
+    assert project.services.queries.execution(run.id).status == "cancelled"
+
+
 def test_secrets_stay_masked(project: ServedProject) -> None:
     started = project.start("secrets", break_after=["plan"])
     assert "sk-123" not in started.text
@@ -246,6 +266,7 @@ def test_secrets_stay_masked(project: ServedProject) -> None:
     [
         ("/executions", {"workflow": "agent", "input": {"topic": {"$type": "class", "name": "os:system"}}}),
         ("/executions", {"workflow": "agent", "input": [1]}),
+        ("/executions", {"workflow": "agent", "input": {"$type": "int", "value": "5"}}),
         ("/executions", {"workflow": "/etc/passwd"}),
         ("/executions", {"workflow": "agent.py:flow"}),
         ("/executions", {"workflow": "agent", "reference": "other.py:flow"}),

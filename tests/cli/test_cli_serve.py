@@ -32,7 +32,7 @@ def serving(shell: Shell, *arguments: str) -> Iterator[tuple[subprocess.Popen[st
     try:
         assert process.stdout is not None
         first, second, third = (process.stdout.readline() for _ in range(3))
-        found = re.fullmatch(r"Serving sqlite:///\S+ at (http://\S+)\. Ctrl-C stops the server\.\n", first)
+        found = re.fullmatch(r"Serving \S+ at (http://\S+)\. Ctrl-C stops the server\.\n", first)
         assert found, (first, process.stderr.read() if process.stderr and not first else "")
         assert third == "The link works once, within five minutes; `wtb serve --link` prints another.\n"
         yield process, found[1], second.removeprefix("Sign in: ").strip()
@@ -158,6 +158,20 @@ def test_without_the_libraries_wtb_says_what_to_install(shell: Shell) -> None:
     )
     assert done.returncode == 2
     assert "pip install 'workflow-test-bench[server]'" in done.stderr
+
+
+def test_several_servers_share_postgres_and_each_has_its_file(shell: Shell, postgres_url: str) -> None:
+    refused = shell.wtb("serve", "--port", "0", "--url", postgres_url, code=1).stderr
+    assert "has no wtb tables yet; run `wtb db upgrade`" in refused
+    shell.wtb("db", "upgrade", "--url", postgres_url)
+    database = ("--url", postgres_url)
+    with serving(shell, *database) as (first, _, link), serving(shell, *database) as (_, address, _):
+        assert httpx.get(link.replace(link.partition("/sign-in/")[0], address)).status_code == 200
+        first.kill()
+        first.wait()
+        other = shell.wtb("serve", "--link", *database).stdout.strip()
+        assert other.startswith(address)
+        assert httpx.get(other).status_code == 200
 
 
 def test_tokens_are_listed_without_their_secrets(shell: Shell) -> None:

@@ -7,7 +7,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Any
@@ -183,4 +183,5 @@ def run_change(call: CommandCall, command: Command) -> RunChange:
     if found is not None:
         call.response.headers["ETag"] = f'"{found["version"]}"'
     more = {name: result.get(name) for name in ("run", "checkpoint", "forked_from")}
-    return RunChange.model_validate({"command": command_answer(command), **more})
+    command_only = command_answer(replace(command, result=None))  # the answer itself has what it gave
+    return RunChange.model_validate({"command": command_only, **more})

@@ -42,7 +42,8 @@ def describe(app: FastAPI) -> dict[str, Any]:
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
     schemas["Problem"] = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
-    components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    cookie = {"type": "apiKey", "in": "cookie", "name": app.state.parts.cookie}
+    components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}, "session": cookie}
     for route in app.routes:
         if isinstance(route, APIRoute) and route.include_in_schema:
             for method in route.methods or ():
@@ -51,7 +52,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
 
 
 def _complete(operation: dict[str, Any], role: Role | None) -> None:
-    operation["security"] = [] if role is None else [{"token": []}]
+    operation["security"] = [] if role is None else [{"token": []}, {"session": []}]
     if role is not None:
         operation["x-role"] = role.value
     answers = operation["responses"]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
+from functools import cached_property
 from ipaddress import ip_address
 from typing import Annotated
 
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
+from wtb.api.readiness import Readiness
 from wtb.bootstrap import Services
 from wtb.domain.access import Caller
 from wtb.settings import ServerSettings, Settings
@@ -34,6 +36,11 @@ class ServerParts:
     def server(self) -> ServerSettings:
         """The settings of the server; its host and port are those that it really has."""
         return self.services.settings.server
+
+    @cached_property
+    def readiness(self) -> Readiness:
+        """Whether the server can work."""
+        return Readiness(self.services.check_schema)
 
     @property
     def cookie(self) -> str:

@@ -37,9 +37,6 @@ class CommandKind(StrEnum):
     RUN_CHECKPOINT = "run.checkpoint"
     BATCH_START = "batch.start"
     BATCH_PLAN = "batch.plan"
-    WORKFLOW_GRAPH = "workflow.graph"
-    WORKFLOW_CHECK = "workflow.check"
-    STATE_CHECK = "state.check"
     EVALUATION_START = "evaluation.start"
 
 

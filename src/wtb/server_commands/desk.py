@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,12 +12,17 @@ from wtb.application.queries.tagged_json import TaggedJson
 from wtb.application.runs.run_request import RunRequest
 from wtb.bench import Bench
 from wtb.bootstrap import Services
+from wtb.domain.commands import LEASE
 from wtb.domain.errors import InvalidInput
 from wtb.domain.execution import Execution
+from wtb.domain.ids import ExecutionId
 from wtb.flow import Workflow
 from wtb.infrastructure.codecs.state_classes import StateClasses
 from wtb.loading import load_workflow
 from wtb.runs import Run
+
+_LOOK_S = 0.5
+"""How often a worker looks whether a run is free."""
 
 
 @dataclass(kw_only=True)
@@ -54,8 +60,19 @@ class WorkerDesk:
         return TaggedJson(StateClasses(), self.services.masker)
 
     def read_values(self, data: Mapping[str, Any] | None, what: str) -> dict[str, Any] | None:
-        """Return the values that tagged JSON describes."""
-        return None if data is None else self.json.read(dict(data), place=what)
+        """Return the values that tagged JSON describes, by key."""
+        if data is None:
+            return None
+        found = self.json.read(dict(data), place=what)
+        if not isinstance(found, dict):
+            raise InvalidInput(f"{what} is a {type(found).__name__}; give keys and values")
+        return found
+
+    def wait_until_free(self, run_id: str) -> None:
+        """Wait until the lease of a killed worker has ended: one of another machine lasts a little longer than it."""
+        until = time.monotonic() + 2 * LEASE.total_seconds()
+        while not self.services.controller.is_free(ExecutionId(run_id)) and time.monotonic() < until:
+            time.sleep(_LOOK_S)
 
     def update(self, run: Run, edit: Mapping[str, Any] | None, target: str | int | None = None) -> dict[str, Any]:
         """Return the keys of a run's state that an edit changes, at its head or at a checkpoint."""

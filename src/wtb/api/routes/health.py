@@ -29,7 +29,7 @@ async def health() -> HealthAnswer:
 )
 def readiness(parts: Parts) -> ReadinessAnswer:
     """Look at the database: it answers, and nobody has changed its tables under this server."""
-    parts.services.check_schema()
+    parts.readiness.require()
     return ReadinessAnswer()
 
 

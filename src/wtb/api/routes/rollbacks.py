@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Path
@@ -66,7 +67,7 @@ async def plan_rollback(
     result = result_of(command)
     if "plan" in result:
         call.response.headers["ETag"] = f'"{result["version"]}-{result["digest"]}"'
-    return RollbackPlanAnswer(command=command_answer(command), plan=result.get("plan"))
+    return RollbackPlanAnswer(command=command_answer(replace(command, result=None)), plan=result.get("plan"))
 
 
 @router.post(

@@ -19,6 +19,9 @@ _log = masked_logger(__name__)
 _LOOK_S = 1.0
 """How often the dispatcher looks for commands of other servers and of workers that are gone."""
 
+_TIDY_S = 3_600.0
+"""How often old commands are deleted."""
+
 _FIRST_SPARE_S = 2.0
 """How long after its start a server starts its first spare worker, unless a command comes before."""
 
@@ -183,10 +186,14 @@ class Dispatcher:
         self._spares.close()
 
     def _dispatch(self) -> None:
+        tidied_at = -_TIDY_S
         while not self._closed.is_set():
             self._wake.wait(_LOOK_S)
             self._wake.clear()
             try:
+                if time.monotonic() - tidied_at >= _TIDY_S:
+                    tidied_at = time.monotonic()
+                    self._commands.forget_old()
                 while not self._closed.is_set() and self._take_one():
                     pass
             except WTBError:

@@ -59,6 +59,9 @@ _SETTINGS = """# Settings of wtb for this folder. These are the defaults. --url 
 # folder = ".wtb"                  # where runs and files are stored
 # url = "postgresql://me@host/db"  # instead of SQLite; then run `wtb db upgrade` once
 # busy_timeout_s = 30              # how long to wait while another process writes
+
+# [server]                         # for `wtb serve`
+# workflows = ["writer.py"]        # what it may run
 """
 
 _IGNORED = "# Runs and files of wtb\n.wtb/\n"

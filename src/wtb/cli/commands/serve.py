@@ -23,7 +23,7 @@ _ONCE = "works once, within five minutes"
 
 
 @click.command()
-@click.argument("workflows", nargs=-1, metavar="[REF]...")
+@click.argument("workflows", nargs=-1, metavar="[REF…]")
 @click.option("--host", help="The address to listen on. [default: server.host of the settings, else 127.0.0.1]")
 @click.option(
     "--port",
@@ -45,11 +45,11 @@ def serve(
 ) -> None:
     """Serve the bench of this folder: an HTTP API for programs, and sign-in for a browser on this machine.
 
-    REF names a workflow that the server may run, such as agent.py:flow. Runs of other workflows can be looked at,
+    REF names a workflow that the server may run, such as agent.py. Runs of other workflows can be looked at,
     paused and stopped.
 
     On this machine a browser signs in with the link that is printed; it works once, within five minutes. Programs
-    use a token: `wtb token create`. To be reached from other machines, the server needs TLS and a token.
+    use a token, made by `wtb token create`. To be reached from other machines, the server needs TLS and a token.
     """
     settings = _settings(url, host, port)
     if is_linking:

@@ -35,7 +35,7 @@ def token_group() -> None:
 @click.option("--expires", metavar="TIME", help="How long it is valid, such as 12h, 30d or 8w. [default: no end]")
 @url
 @as_json
-@example("wtb token create ci --role operator --expires 30d", "export WTB_TOKEN=$(wtb token create ci --role viewer)")
+@example("wtb token create ci --role operator --expires 30d", "TOKEN=$(wtb token create ci --role viewer)")
 def create(*, name: str, role: str, expires: str | None, url: str | None, as_json: bool) -> None:
     """Create a token and print it this once.
 
