@@ -1,4 +1,4 @@
-"""Starts `wtb` commands as forks of itself, since a command spends most of its time importing what all of them import.
+"""Starts `wtb` commands and scripts as forks of itself, since they spend most of their time importing what all import.
 
 `tests/shell.py` starts it with `python -c`, so that a command finds nothing of the tests on its path. Each connection
 to its socket is one command: a line of JSON comes in; the process id and, at the end, the exit status go out. It ends
@@ -13,6 +13,7 @@ import select
 import socket
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import alembic.command  # noqa: F401
@@ -71,7 +72,7 @@ def become(command: dict[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(command["variables"])
     time.tzset()
-    sys.argv = ["wtb", *command["arguments"]]
+    sys.argv = [command["script"] or "wtb", *command["arguments"]]
 
 
 with socket.socket(socket.AF_UNIX) as server:
@@ -79,5 +80,10 @@ with socket.socket(socket.AF_UNIX) as server:
     server.listen()
     os.write(1, b"ready\n")
     gc.freeze()  # so that a collection in a fork does not copy all that was imported
-    become(next_command(server))
-runpy.run_module("wtb", run_name="__main__", alter_sys=True)
+    command = next_command(server)
+    become(command)
+if command["script"] is None:
+    runpy.run_module("wtb", run_name="__main__", alter_sys=True)
+else:
+    sys.path.insert(0, str(Path(command["script"]).parent))
+    runpy.run_path(command["script"], run_name="__main__")

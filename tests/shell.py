@@ -46,14 +46,15 @@ class CommandServer:
         assert self._process.stdout.readline() == b"ready\n", "the server of commands did not start"
 
     def run(
-        self, arguments: tuple[str, ...], folder: Path, variables: Mapping[str, str]
+        self, arguments: tuple[str, ...], folder: Path, variables: Mapping[str, str], script: Path | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end and return what it printed, as subprocess.run does."""
+        """Run a command, or a script instead, to its end and return what it printed, as subprocess.run does."""
         with tempfile.NamedTemporaryFile("r") as out, tempfile.NamedTemporaryFile("r") as err:
             files = {"stdout": out.name, "stderr": err.name}
-            job = {"arguments": arguments, "folder": str(folder), "variables": dict(variables), **files}
+            what = {"script": None if script is None else str(script), "arguments": arguments}
+            job = {**what, "folder": str(folder), "variables": dict(variables), **files}
             code = self._run(json.dumps(job))
-            return subprocess.CompletedProcess(["wtb", *arguments], code, out.read(), err.read())
+            return subprocess.CompletedProcess([str(script or "wtb"), *arguments], code, out.read(), err.read())
 
     def _run(self, job: str) -> int:
         with socket.socket(socket.AF_UNIX) as connection:
@@ -86,6 +87,11 @@ def _servers() -> Iterator[CommandServer]:
 def run_wtb(*arguments: str, folder: Path, variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     """Run one command in a process of its own, with these environment variables."""
     return next(_servers()).run(arguments, folder, variables)
+
+
+def run_script(script: Path) -> subprocess.CompletedProcess[str]:
+    """Run a Python script in its folder, in a process of its own."""
+    return next(_servers()).run((), script.parent, environment(), script)
 
 
 class Shell:

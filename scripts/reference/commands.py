@@ -65,6 +65,7 @@ _ARGUMENTS = {
     "REF…": "Workflows that the server may run, each as `file.py[:flow]` or `module:flow`.",
     "REVISION": "The revision to go down to, such as `0006`. `base` is the state before the first revision.",
     "RUN": "The id of a run, or its start: at least four characters that no other run starts with.",
+    "RUN|BATCH...": "One or several: ids of runs, or the start of them, and names or ids of batches.",
     "RUN[@CHECKPOINT]": "A run, and a place in it. Default: its last step.",
     "TARGET": "A place in the run.",
     "URL": "The address that gets the events.",
@@ -158,7 +159,7 @@ def _name(argument: click.Argument) -> str:
 
 def _argument_row(path: str, argument: click.Argument) -> tuple[str, str]:
     name = _name(argument).removeprefix("[").removesuffix("]") if not argument.required else _name(argument)
-    return f"`{name}`", _OWN_ARGUMENTS.get(path, {}).get(name) or _ARGUMENTS[name]
+    return code(name), _OWN_ARGUMENTS.get(path, {}).get(name) or _ARGUMENTS[name]
 
 
 def _option_row(option: click.Option) -> tuple[str, str]:

@@ -83,10 +83,10 @@ def _read_json(path: Path) -> Mapping[str, Any]:
     try:
         text = path.read_text()
     except (OSError, ValueError) as error:
-        raise InvalidInput(f"{path} is no workflow as JSON: {error}") from error
+        raise InvalidInput(f"{path} is not a workflow as JSON: {error}") from error
     data = read_json(text, str(path))
     if not isinstance(data, Mapping):
-        raise InvalidInput(f"{path} is no workflow as JSON: it holds a {type(data).__name__}")
+        raise InvalidInput(f"{path} is not a workflow as JSON: it holds a {type(data).__name__}")
     return data
 
 
@@ -179,8 +179,8 @@ def _imported(name: str) -> ModuleType:
     except InvalidInput:
         raise
     except (Exception, SystemExit) as error:
-        told = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
-        raise InvalidInput(f"module {name!r} cannot be imported: {told}") from error
+        text = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
+        raise InvalidInput(f"module {name!r} cannot be imported: {text}") from error
 
 
 def look_in(folder: Path) -> None:
@@ -223,8 +223,10 @@ def as_workflow(flow: Any) -> Workflow:
         from wtb.langgraph import workflow
 
         return workflow(flow)
-    hint = "call it, if it makes one" if inspect.isfunction(flow) else "give a wtb.Workflow or a LangGraph StateGraph"
-    raise InvalidInput(f"a {type(flow).__name__} is no workflow; {hint}")
+    if inspect.isfunction(flow):
+        raise InvalidInput("a function is not a workflow; call it, if it makes one")
+    kind = type(flow).__name__
+    raise InvalidInput(f"an object of type {kind} is not a workflow; give a wtb.Workflow or a LangGraph StateGraph")
 
 
 def source_of(flow: Workflow) -> str | None:

@@ -188,10 +188,10 @@ class Run(Displayed):
 
     @property
     def scores(self) -> RunScores:
-        """The scores that `bench.evaluate` gave the run: `run.scores["exact_match"].score` is the newest one.
+        """The scores of the run, from its batch or from `bench.evaluate`: `run.scores["exact_match"].score`.
 
-        `run.scores.all` has all of them, oldest first. If the evaluator failed, `score` is None and `error` says why.
-        The scores of a batch are in its result, not here.
+        `run.scores.all` has all of them: those of the batch that made the run, then the others, oldest first. If the
+        evaluator failed, `score` is None and `error` says why.
         """
         return self._queries.scores(self.id)
 

@@ -206,7 +206,7 @@ def test_a_run_that_ends_because_no_edge_held_says_so(tmp_path: Path) -> None:
     [
         (("run", "nope.py"), "there is no file nope.py"),
         (("run", "flow.py:other"), "has no workflow called 'other'; it has flow"),
-        (("run", "flow.py", "--input", "{"), "--input is no JSON"),
+        (("run", "flow.py", "--input", "{"), "--input is not valid JSON"),
         (("run", "flow.py", "--input", "[]"), "must be a JSON object"),
         (("run", "flow.py", "--set", "x"), "--set takes KEY=VALUE"),
         (("run", "flow.py", "--break-before", "nope"), "there is no node 'nope'"),

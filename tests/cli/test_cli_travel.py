@@ -126,7 +126,7 @@ def test_a_rollback_in_a_new_process_takes_back_state_files_and_calls_and_redo_b
     assert desk.tickets == ["a"]
     assert desk.wtb("redo", "first", "--yes").stdout == (
         "Calls to repeat, in this order:\n  open_ticket(title='b')\n  open_ticket(title='c')\n"
-        "Paused: gone forward to c#1. Continue with `wtb resume first`.\n"
+        "Paused: moved forward to c#1. Continue with `wtb resume first`.\n"
     )
     assert (desk.tickets, desk.state()) == (["a", "b", "c"], {"log": ["a", "b", "c"]})
     assert "has no rollback to redo" in desk.wtb("redo", "first", code=2).stderr

@@ -468,7 +468,7 @@ def test_evaluators_that_fail_or_give_no_number_are_recorded(bench: Bench) -> No
     assert scores["bad"]["error"].startswith("evaluator bad: KeyError: 'nothing' (")
     assert "test_batch.py:" in scores["bad"]["error"], "where the user's own code raised it"
     assert scores["bad"]["error"].endswith(", in evaluate)")
-    assert scores["nan"]["error"] == "evaluator nan: it gave nan, which is no score; return a finite number"
+    assert scores["nan"]["error"] == "evaluator nan: it gave nan, which is not a score; return a finite number"
     assert result.matrix[0].summaries["bad"].errors == 1
     assert result.status == "completed_with_errors"
 
@@ -487,11 +487,14 @@ def test_evaluators_that_fail_or_give_no_number_are_recorded(bench: Bench) -> No
         ({"baseline": {"x": "y"}}, "there is no node 'x'"),
         ({"evaluators": []}, "a batch needs at least one evaluator"),
         ({"evaluators": [wtb.Latency]}, r"Latency is a class; make one: Latency\(…\)"),
-        ({"evaluators": ["contains"]}, r"there is no evaluator 'contains'; .*; give wtb\.Contains\('KEY', …\)"),
+        (
+            {"evaluators": ["contains"]},
+            r"'contains' needs a key of the state: 'contains:KEY', or wtb\.Contains\('KEY', …\)",
+        ),
         ({"evaluators": [lambda context: 1]}, "a lambda has no name for its metric; write a function"),
         ({"baseline": "polite"}, r"baseline='polite' is not a combination; give \{'NODE': 'VARIANT'\}"),
         ({"evaluators": [wtb.Latency(), wtb.Latency()]}, "two evaluators are called 'latency_s'"),
-        ({"evaluators": [object()]}, "object is no evaluator"),
+        ({"evaluators": [object()]}, "object is not an evaluator"),
         ({"repeats": 0}, "repeats must be at least 1"),
         ({"runner": "tasks"}, "there is no runner 'tasks'; there are processes, ray, threads; name your own"),
         ({"budget": {"eur": 5}}, "budget={'eur': 5}: give a mapping such as {'usd': 5}, with any of usd, tokens, s"),
@@ -524,7 +527,7 @@ def test_cases_come_from_files(bench: Bench, tmp_path: Path) -> None:
     flow = chain(Tally(), "a", 0)
     result = bench.batch(flow, cases=tmp_path / "cases.csv", evaluators=ANSWER)
     assert [each.scores["exact_match"] for each in result.results] == [1.0, 0.0]
-    with pytest.raises(InvalidInput, match=r"cases\.jsonl line 3 is no JSON"):
+    with pytest.raises(InvalidInput, match=r"cases\.jsonl line 3 is not valid JSON"):
         bench.batch(flow, cases=tmp_path / "cases.jsonl", evaluators=ANSWER)
 
 

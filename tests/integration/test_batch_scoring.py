@@ -190,6 +190,12 @@ def test_more_jobs_at_a_time_than_cores_are_flagged(bench: Bench) -> None:
     assert bench.batch(parity(Log()), name="quiet", **options, workers=1).crowding is None
 
 
+def test_on_ray_only_workers_that_had_jobs_count_as_jobs_at_a_time(bench: Bench) -> None:
+    ran = bench.batch(parity(Log()), cases=CASES, evaluators=[wtb.Latency()])
+    on_ray = ran.batch.noted(runner="ray", workers=50, cores=1)
+    assert wtb.BatchResult(bench, on_ray, ran._all).crowding is None, "all jobs ran in this one process"
+
+
 def test_what_cannot_be_evaluated_is_refused(bench: Bench) -> None:
     paused = bench.run(parity(Log()), {"q": 1}, break_before=["answer"])
     with pytest.raises(InvalidInput, match="is paused; only one that completed can be scored"):

@@ -208,12 +208,16 @@ def test_a_keyframe_of_nothing_is_removed(world: World, disk: Disk) -> None:
     assert disk.rows(tables.keyframes, checkpoint_id="nothing") == []
 
 
-def blob_holding(disk: Disk, text: bytes) -> Any:
-    return next(row for row in disk.rows(tables.blobs) if text in row.data)
+def blob_holding(disk: Disk, *texts: bytes) -> Any:
+    """Return the only blob that contains these texts."""
+    (row,) = [row for row in disk.rows(tables.blobs) if all(text in row.data for text in texts)]
+    return row
 
 
-def blob_of(disk: Disk, text: bytes) -> Any:
-    return next(row for row in disk.rows(tables.blobs) if row.data == text)
+def blob_of(disk: Disk, content: bytes) -> Any:
+    """Return the blob that is this content; short texts are also in other blobs, and by chance in hashes."""
+    (row,) = [row for row in disk.rows(tables.blobs) if row.data == content]
+    return row
 
 
 @pytest.mark.parametrize("how", ["flipped", "cut", "emptied", "removed"])
@@ -244,7 +248,7 @@ def damage_blob(disk: Disk, row: Any, how: str, *, removed: bool = False) -> Non
 
 @pytest.mark.parametrize("how", ["flipped", "removed"])
 def test_a_damaged_chunk_of_a_keyframe_is_rebuilt_from_the_deltas(world: World, disk: Disk, how: str) -> None:
-    row = next(row for row in disk.rows(tables.blobs) if b"a1 a1" in row.data and b"a2 a2" in row.data)
+    row = blob_holding(disk, b"a1 a1", b"a2 a2")
     damage_blob(disk, row, how)
     check_repaired(world, found(world, FaultKind.BLOB, row.address.hex()))
 

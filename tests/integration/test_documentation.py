@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import pytest
 import yaml
 
 import wtb
+from tests.shell import environment, run_script, run_wtb
 
 ROOT = Path(__file__).parents[2]
 TUTORIAL = ROOT / "docs" / "tutorial.md"
@@ -45,7 +47,7 @@ def test_an_example_runs(code: str, tmp_path: Path) -> None:
             (tmp_path / f"{name}.py").write_text(str(example.values[0]))
     if "from scripted_chat import" in code:
         (tmp_path / SCRIPTED_CHAT.name).write_text(SCRIPTED_CHAT.read_text())
-    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = run_script(script)
     assert done.returncode == 0, done.stderr
 
 
@@ -61,10 +63,7 @@ def test_the_commands_of_the_quick_start_work(tmp_path: Path) -> None:
     text = (ROOT / "README.md").read_text()
     (commands,) = re.findall(r"^```\n(wtb run.*?)^```", text, re.DOTALL | re.MULTILINE)
     (tmp_path / "support.py").write_text(QUICK_START)
-    script = f'set -e\nwtb() {{ {sys.executable} -m wtb "$@"; }}\n{commands}'
-    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "Invoices are under Account" in done.stdout
+    assert "Invoices are under Account" in typed(commands.splitlines(), tmp_path)
 
 
 def test_whoever_follows_the_tutorial_sees_what_it_shows(tmp_path: Path) -> None:
@@ -82,10 +81,25 @@ def test_whoever_follows_the_tutorial_sees_what_it_shows(tmp_path: Path) -> None
             _follow(body, tmp_path)
 
 
+def typed(commands: Sequence[str], folder: Path, *, codes: Collection[int] = (0,)) -> str:
+    """Run commands of `wtb` one after the other, and return what they print; `echo $?` is the last exit code."""
+    said, code = "", 0
+    for command in commands:
+        if command == "echo $?":
+            said += f"{code}\n"
+            continue
+        name, *arguments = shlex.split(command, comments=True)
+        assert name == "wtb", f"this is not a command of wtb: {command}"
+        done = run_wtb(*arguments, folder=folder, variables=environment())
+        code = done.returncode
+        assert code in codes, done.stderr
+        said += done.stdout + done.stderr
+    return said
+
+
 def _follow(console: str, folder: Path) -> None:
-    commands = "".join(f"{line[2:]}\n" for line in console.splitlines() if line.startswith("$ "))
-    script = f'exec 2>&1\nwtb() {{ {sys.executable} -m wtb "$@"; }}\n{commands}'
-    said = subprocess.run(["bash", "-c", script], cwd=folder, capture_output=True, text=True, check=False).stdout
+    commands = [line[2:] for line in console.splitlines() if line.startswith("$ ")]
+    said = typed(commands, folder, codes=(0, 3, 4))
     for line in console.splitlines():
         assert line.startswith("$ ") or line in said, f"{line!r} is not in the output of\n{commands}\n{said}"
 

@@ -388,8 +388,8 @@ def test_a_node_of_another_graph_is_a_variant(bench: wtb.Bench) -> None:
     [
         (StateGraph(Log), "it has no nodes"),
         (chain("a b"), "a node cannot be called 'a b'"),
-        (object(), "a object is no workflow"),
-        (lambda config: None, "a function is no workflow; call it, if it makes one"),
+        (object(), "an object of type object is not a workflow"),
+        (lambda config: None, "a function is not a workflow; call it, if it makes one"),
     ],
 )
 def test_what_cannot_be_run_is_refused_before_anything_runs(bench: wtb.Bench, graph: Any, message: str) -> None:

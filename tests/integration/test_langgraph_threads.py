@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ from langgraph.types import Command, Send, interrupt
 from tests.langgraph_graphs import Log, graph_of, row, says
 from wtb.bench import Bench
 from wtb.domain.errors import InvalidInput
+from wtb.domain.ids import ExecutionId
+from wtb.infrastructure.langgraph.saver.records import Record
+from wtb.infrastructure.langgraph.values import ChannelValues
 from wtb.langgraph import Saver, import_threads
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
@@ -201,3 +205,19 @@ def test_a_step_of_what_was_sent_is_known_by_its_node_and_the_state_holds_nothin
         later = graph.compile(checkpointer=again)
         sent = [snapshot for snapshot in later.get_state_history(config) if snapshot.next == ("work", "work")]
         assert later.invoke(None, sent[-1].config)["log"] == ["plan", 1, 2, "plan", 1, 2, "plan"]
+
+
+def test_the_record_of_a_checkpoint_is_no_update_of_a_node_and_is_read_where_earlier_versions_kept_it(
+    bench: Bench,
+) -> None:
+    saver = Saver(bench)
+    graph = graph_of(Log, {"a": says("a")}, row("a")).compile(checkpointer=saver)
+    graph.invoke({"log": []}, CONFIG)
+    with bench.services.storage.unit_of_work(readonly=True) as uow:
+        snapshots = [uow.checkpoints.load(checkpoint.id) for checkpoint in uow.checkpoints.list_infos(ExecutionId("t"))]
+    values = ChannelValues(saver.serde)
+    assert len(snapshots) > 1
+    for snapshot in snapshots:
+        assert not snapshot.returned
+        earlier = replace(snapshot, memory=None, returned={"langgraph": dict(snapshot.memory or {})})
+        assert Record.of(earlier, values) == Record.of(snapshot, values) is not None

@@ -13,6 +13,7 @@ from typing import Any
 
 import psycopg
 import pytest
+import sqlalchemy as sa
 
 from tests.cutting_proxy import COMMIT, CuttingProxy
 from tests.run_writer import RunWriter
@@ -102,7 +103,7 @@ def test_a_writer_whose_connection_is_cut_goes_on_with_another(
     assert telemetry.by_name(Measure.RETRY)["unit"].count == 2
 
 
-def test_a_writer_goes_on_when_psycopg_fails_twice_because_the_server_stops(
+def test_a_writer_goes_on_when_psycopg_fails_more_than_once_because_the_server_stops(
     database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipeline, failures = psycopg.Connection.pipeline, iter(range(1))
@@ -113,7 +114,10 @@ def test_a_writer_goes_on_when_psycopg_fails_twice_because_the_server_stops(
             yield
         for _ in failures:
             try:
-                raise psycopg.errors.AdminShutdown("terminating connection due to administrator command")
+                try:
+                    raise psycopg.errors.AdminShutdown("terminating connection due to administrator command")
+                finally:
+                    raise psycopg.errors.PipelineAborted("pipeline aborted")
             finally:
                 raise psycopg.OperationalError("cannot exit pipeline mode while busy")
 
@@ -122,6 +126,21 @@ def test_a_writer_goes_on_when_psycopg_fails_twice_because_the_server_stops(
         write(transaction)
         transaction.commit()
     assert names(database) == [("1", "b")]
+
+
+def test_a_connection_is_taken_while_other_threads_lose_theirs(database: PostgresDatabase) -> None:
+    assert names(database) == []
+    losses = iter(range(3))
+
+    def lose_another(connection: object, record: object) -> None:
+        for _ in losses:
+            database.replace(None, "unit")
+            break
+
+    sa.event.listen(database.engine, "connect", lose_another)
+    database.replace(None, "unit")
+    assert names(database) == []
+    assert next(losses, None) is None
 
 
 def test_a_reader_whose_connection_is_cut_goes_on_with_another(database: PostgresDatabase, proxy: CuttingProxy) -> None:

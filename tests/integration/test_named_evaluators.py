@@ -75,7 +75,7 @@ def test_an_installed_evaluator_scores_a_batch_by_its_name() -> None:
         ("polite", r"there is no evaluator 'polite'; known names: latency_s, .*politeness \(of polite-evals\)"),
         ("broken", r"evaluator broken \(of polite-evals\) cannot be loaded: RuntimeError: no model here"),
         ("gone", r"evaluator gone \(of polite-evals\) cannot be loaded: AttributeError"),
-        ("number", "int is no evaluator: it needs a name and evaluate"),
+        ("number", "int is not an evaluator: it needs a name and evaluate"),
     ],
 )
 def test_a_name_that_gives_no_evaluator_is_told_with_its_package(name: str, told: str) -> None:

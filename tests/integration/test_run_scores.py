@@ -16,6 +16,7 @@ from wtb.cli import main
 from wtb.domain.errors import ExecutionNotFound, InvalidInput
 from wtb.domain.events import EventType, Severity
 from wtb.flow import Workflow
+from wtb.runs import Run
 
 
 @pytest.fixture
@@ -175,5 +176,45 @@ def test_wtb_show_shows_the_newest_scores_and_json_has_all(tmp_path: Path, monke
         ("judge", None),
     ]
     assert rows[-1]["error"].startswith("evaluator judge: RuntimeError")
-    assert {*rows[1]} == {"metric", "score", "error", "checkpoint", "fingerprint", "by", "at"}
+    assert {*rows[1]} == {"metric", "score", "error", "checkpoint", "fingerprint", "batch", "by", "at"}
     assert (rows[1]["by"], rows[1]["error"]) == ("ann", None)
+
+
+def scored_batch(bench: Bench) -> list[Run]:
+    """Score the runs of a batch, and return them in the order of its cases."""
+    cases = [{"id": "one", "input": {}, "expected": "yes"}, {"id": "two", "input": {}, "expected": "no"}]
+    result = bench.batch(answering(), name="qa", cases=cases, evaluators=[right, Length(), Judge()])
+    return [bench.get(str(job.run_id)) for job in result.results]
+
+
+def test_a_run_has_the_scores_that_its_batch_gave_it(bench: Bench) -> None:
+    one, two = scored_batch(bench)
+    assert [(each.metric, each.score) for each in one.scores.all] == [("right", True), ("length", 3.0), ("judge", None)]
+    assert isinstance(one.scores["right"].score, bool)
+    assert "no access" in str(one.scores["judge"].error)
+    assert two.scores["right"].score is False
+    first = one.scores["right"]
+    assert (first.batch_id, first.checkpoint_id) == (bench.get_batch("qa").id, one.history.lineage()[-1].id)
+    assert first.created_at.tzinfo is not None
+    assert one.view().scores == one.scores
+
+
+def test_a_score_of_the_run_itself_is_newer_than_that_of_its_batch(bench: Bench) -> None:
+    run = scored_batch(bench)[0]
+    bench.evaluate(run, [Length(2)])
+    assert run.scores["length"].score == 1.5
+    assert [each.score for each in run.scores.all if each.metric == "length"] == [3.0, 1.5]
+
+
+def test_scores_that_are_added_to_a_batch_reach_its_runs(bench: Bench) -> None:
+    run, _ = scored_batch(bench)
+    bench.evaluate("qa", [wtb.Steps(), Judge("good")])
+    assert (run.scores["steps"].score, run.scores["judge"].score, run.scores["length"].score) == (1.0, 0.5, 3.0)
+
+
+def test_a_fork_and_a_run_of_a_deleted_batch_have_no_scores_of_the_batch(bench: Bench) -> None:
+    run = scored_batch(bench)[0]
+    fork = run.fork()
+    assert fork.scores.all == ()
+    bench.delete_batch("qa")
+    assert run.scores.all == ()

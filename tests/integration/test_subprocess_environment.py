@@ -18,7 +18,7 @@ import wtb
 from tests.integration import environment_nodes as nodes
 from wtb.bench import Bench
 from wtb.domain.environment import EnvironmentConfig
-from wtb.domain.errors import InvalidInput
+from wtb.domain.errors import DatabaseAway, InvalidInput
 from wtb.flow import Workflow
 from wtb.infrastructure.environments.subprocess import SubprocessEnvironment
 
@@ -55,6 +55,20 @@ def test_a_function_that_cannot_be_imported_is_refused(bench: Bench) -> None:
 def test_an_unknown_kind_is_refused_with_the_known_ones_before_any_node_runs() -> None:
     with pytest.raises(InvalidInput, match="no environment 'docker'; there are grpc, in_process, ray, subprocess"):
         flow_of(nodes.add, "docker")
+
+
+def test_if_the_database_is_away_at_the_end_one_sentence_says_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def away(*_: object, **__: object) -> None:
+        raise DatabaseAway("the database does not answer")
+
+    with Bench("memory://") as bench:
+        assert bench.run(flow_of(nodes.add), {"a": 1, "b": 2}).status == "completed"
+        monkeypatch.setattr(bench.services.storage, "unit_of_work", away)
+    told = "an event about an environment could not be stored: the database does not answer"
+    assert [record.getMessage() for record in caplog.records] == [told]
+    assert "Traceback" not in caplog.text
 
 
 def test_an_interpreter_that_does_not_exist_is_named(bench: Bench) -> None:

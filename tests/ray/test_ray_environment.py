@@ -30,8 +30,11 @@ def run_with(resources: wtb.Resources) -> tuple[str, str]:
 @pytest.mark.parametrize(
     ("resources", "lacking"),
     [
-        (wtb.Resources(num_gpus=1), "no machine has GPU 1; the most is GPU 0"),
-        (wtb.Resources(custom={"fpga": 2}), "no machine has fpga 2; the most is fpga 0"),
+        (wtb.Resources(num_gpus=1), "no machine has GPU 1 (the most is GPU 0)"),
+        (
+            wtb.Resources(num_gpus=1, custom={"fpga": 2}),
+            "no machine has GPU 1 (the most is GPU 0) or fpga 2 (the most is fpga 0)",
+        ),
         (wtb.Resources(memory_gb=90_000), "no machine has 9e+04 GB of memory"),
     ],
 )

@@ -45,7 +45,7 @@ def test_the_same_cases_are_read_from_a_list_from_jsonl_and_from_csv(tmp_path: P
         ),
         ("c.jsonl", '{"id": "1"}', "c.jsonl line 1 has no input"),
         ("c.jsonl", '{"id": "1", "input": {}, "tags": "new"}', "line 1: tags must be a list of texts, not 'new'"),
-        ("c.jsonl", '\n{"id": "1", "input": {', "c.jsonl line 2 is no JSON"),
+        ("c.jsonl", '\n{"id": "1", "input": {', "c.jsonl line 2 is not valid JSON"),
         ("c.jsonl", "[1]", r"c.jsonl line 1 is \[1\], not a mapping with id and input"),
         ("c.jsonl", "\n", "there are no cases"),
         ("c.csv", "", "there are no cases"),

@@ -71,7 +71,7 @@ def test_a_class_without_values_is_made_anew() -> None:
 def test_what_cannot_be_imported_is_refused_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(wtb.InvalidInput, match="cannot be imported by its name"):
         describe(lambda state: state)
-    with pytest.raises(wtb.InvalidInput, match="Holding is no dataclass"):
+    with pytest.raises(wtb.InvalidInput, match="Holding is not a dataclass"):
         describe(Holding())
     monkeypatch.setattr(read, "__module__", "__main__")
     with pytest.raises(wtb.InvalidInput, match="defined in the script that runs, or in a notebook"):

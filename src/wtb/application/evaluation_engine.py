@@ -151,8 +151,8 @@ class EvaluationEngine:
         except DatabaseAway:
             raise
         except (Exception, SystemExit) as error:  # noqa: BLE001  whatever the user's function raises is recorded
-            told = f"no output: {type(error).__qualname__}: {text_of(error)}"
-            return replace(output_of(told, self._masker, made_by), is_error=True)
+            text = f"no output: {type(error).__qualname__}: {text_of(error)}"
+            return replace(output_of(text, self._masker, made_by), is_error=True)
 
     def _given(
         self, context: EvaluationContext, evaluator: Evaluator, timeout_s: float | None
@@ -165,13 +165,13 @@ class EvaluationEngine:
             made = partial(self._evaluated, context, evaluator, timeout_s)
             return self._judgements.made_once(evaluator, context.case.id, asked(context), made)
         except _NoScore as error:
-            told = str(error)
+            text = str(error)
         except DatabaseAway:  # it says nothing about the run
             raise
         except (Exception, SystemExit, LoopGone) as error:  # noqa: BLE001  whatever the user's evaluator raises is recorded
             place = own_place(error)
-            told = self._masker.error(error) + (f" ({place})" if place else "")
-        return {"error": self._masker.text(f"evaluator {evaluator.name}: {told}")}
+            text = self._masker.error(error) + (f" ({place})" if place else "")
+        return {"error": self._masker.text(f"evaluator {evaluator.name}: {text}")}
 
     def _evaluated(self, context: EvaluationContext, evaluator: Evaluator, timeout_s: float | None) -> float | bool:
         run = partial(self._runs.run, evaluator.name, timeout_s=timeout_s)
@@ -196,7 +196,7 @@ def _checked(score: Any) -> float | bool:
     except (TypeError, ValueError):
         raise _NoScore(f"it gave {_shortened(repr(score))}; return a number, True or False") from None
     if not math.isfinite(number):
-        raise _NoScore(f"it gave {number}, which is no score; return a finite number")
+        raise _NoScore(f"it gave {number}, which is not a score; return a finite number")
     return number
 
 
@@ -234,7 +234,7 @@ def check_evaluators(evaluators: Sequence[Any]) -> None:
             faults.append(f"{evaluator.__qualname__} is a class; make one: {evaluator.__qualname__}(…)")
             continue
         if not isinstance(getattr(evaluator, "name", None), str) or not callable(getattr(evaluator, "evaluate", None)):
-            faults.append(f"{label} is no evaluator: it needs a name and evaluate(context)")
+            faults.append(f"{label} is not an evaluator: it needs a name and evaluate(context)")
             continue
         metric_of(evaluator)
         if evaluator.name in names:

@@ -188,7 +188,7 @@ class Limits:
         if after == before:
             return
         uow.limits.save(after)
-        for body in _told(before, after, "" if error is None else self._masker.error(error)):
+        for body in _change_events(before, after, "" if error is None else self._masker.error(error)):
             uow.events.append(Event.of(body, stream=scope or SYSTEM_STREAM, at=self._clock.now()))
 
     def _keep(self) -> None:
@@ -266,15 +266,15 @@ def _has(slots: Iterable[LimitSlot], mark: LimitSlot) -> bool:
     return any(slot.id == mark.id for slot in slots)
 
 
-def _told(before: LimitState, after: LimitState, error: str) -> list[EventBody]:
+def _change_events(before: LimitState, after: LimitState, error: str) -> list[EventBody]:
     """Return the events that a change is worth."""
-    told: list[EventBody] = []
+    events: list[EventBody] = []
     if after.told_width != before.told_width:
-        told.append(LimitChanged(limit=after.name, width=after.width, before=before.told_width))
+        events.append(LimitChanged(limit=after.name, width=after.width, before=before.told_width))
     if before.breaker is BreakerState.CLOSED and after.breaker is BreakerState.OPEN:
         assert after.until is not None
         until = after.until.isoformat(timespec="seconds")
-        told.append(BreakerOpened(limit=after.name, failures=after.failures, until=until, error=error))
+        events.append(BreakerOpened(limit=after.name, failures=after.failures, until=until, error=error))
     if before.breaker is not BreakerState.CLOSED and after.breaker is BreakerState.CLOSED:
-        told.append(BreakerClosed(limit=after.name))
-    return told
+        events.append(BreakerClosed(limit=after.name))
+    return events

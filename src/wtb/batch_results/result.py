@@ -41,6 +41,7 @@ from wtb.domain.evaluation import (
     pareto,
 )
 from wtb.domain.figures import NOTHING
+from wtb.domain.job_attempt import WorkerName
 from wtb.domain.job_output import output_of
 from wtb.domain.job_record import error_data
 from wtb.domain.observation import run_of
@@ -381,8 +382,17 @@ class BatchResult(Displayed):
 
         Nodes that compute slowed each other down then.
         """
-        workers, cores = self.batch.record.workers, self.batch.record.cores
+        workers, cores = self._workers_here(), self.batch.record.cores
         return (workers, cores) if workers > cores else None
+
+    def _workers_here(self) -> int:
+        """Return how many jobs ran at a time on this machine; on Ray, `workers` is only the most that there may be."""
+        record = self.batch.record
+        if record.runner != "ray":
+            return record.workers
+        names = {attempt.worker for job in self._jobs for attempt in job.record.attempts}
+        machines = {WorkerName(name).machine for name in names}
+        return min(record.workers, len(names)) if len(machines) == 1 else 0
 
     @property
     def quicker_in_processes(self) -> float | None:

@@ -14,6 +14,7 @@ from wtb.cli.commands.db import db
 from wtb.cli.commands.diff import diff
 from wtb.cli.commands.effects import effects
 from wtb.cli.commands.environment_server import environment_server
+from wtb.cli.commands.evaluate import evaluate
 from wtb.cli.commands.events import events
 from wtb.cli.commands.files import export
 from wtb.cli.commands.importing import import_group
@@ -40,7 +41,7 @@ _WHOLE = 200
 GROUPS: dict[str, tuple[click.Command, ...]] = {
     "Run and look": (init, run, resume, pause, stop, ls, workflows, show_run, history, events, diff, export),
     "Go back and branch": (rollback, redo, fork, checkpoint, delete),
-    "Batches and verdicts": (batch, compare, effects, baseline, gate, report, parity),
+    "Batches and verdicts": (batch, evaluate, compare, effects, baseline, gate, report, parity),
     "Serve": (serve, token_group, webhook_group),
     "Upkeep": (prune, doctor, db, import_group, environment_server),
 }
@@ -77,13 +78,13 @@ class _Group(click.Group):
 
 def _legible(error: click.ClickException) -> click.ClickException:
     """Return an error that is safe to print: click quotes arguments as they are, control characters included."""
-    told = error.format_message()
-    if told == shown(told):
+    text = error.format_message()
+    if text == shown(text):
         return error
     return (
-        click.UsageError(shown(told), error.ctx)
+        click.UsageError(shown(text), error.ctx)
         if isinstance(error, click.UsageError)
-        else click.ClickException(shown(told))
+        else click.ClickException(shown(text))
     )
 
 

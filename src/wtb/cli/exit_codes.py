@@ -16,8 +16,8 @@ EXIT_CODES: Mapping[int, str] = {
     "faults.",
     2: "The command is not possible like this: an option is wrong, the workflow does not load, or the status of the "
     "run does not allow it.",
-    3: "A run failed, jobs or evaluators of a batch failed, a batch used up its budget, a rollback stopped half-way, "
-    "or a replay differs.",
+    3: "A run, a job or an evaluator failed, a batch used up its budget, a rollback stopped half-way, or a replay "
+    "differs.",
     4: "`wtb gate` found a regression.",
     5: "`wtb gate` could not tell.",
 }

@@ -31,6 +31,8 @@ class JobRecord:
     """The evaluators whose score was true or false."""
     scored_by: Mapping[str, str] = field(default_factory=dict)
     """A digest of each score's dependencies other than the run."""
+    checkpoint: str | None = None
+    """The checkpoint that was scored; None until then, and for jobs of earlier versions."""
     scored_in: Mapping[str, Window] = field(default_factory=dict)
     """The part of a trace in which each evaluator ran; its score depends on everything read there."""
     error: Failure | None = None
@@ -104,6 +106,7 @@ class JobRecord:
         found = {
             "bools": list(self.bools),
             "scored_by": dict(self.scored_by),
+            "checkpoint": self.checkpoint,
             "scored_in": {name: window.to_data() for name, window in self.scored_in.items()},
             "error": None if self.error is None else error_data(self.error),
             "latency_s": self.latency_s,
@@ -137,6 +140,7 @@ class JobRecord:
             scores=data.get("scores"),
             bools=tuple(data.get("bools", ())),
             scored_by=data.get("scored_by", {}),
+            checkpoint=data.get("checkpoint"),
             scored_in={name: Window.from_data(window) for name, window in data.get("scored_in", {}).items()},
             error=None if error is None else _error(error),
             latency_s=data.get("latency_s"),

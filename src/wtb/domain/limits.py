@@ -131,7 +131,7 @@ def _is_whole(number: Any) -> bool:
 def read_limits(given: Mapping[Any, Any]) -> dict[str, Limit]:
     """Return limits by name; raise InvalidInput for a limit that cannot be used."""
     if not isinstance(given, Mapping):
-        raise InvalidInput(f"limits={given!r} is no mapping; write limits={{'openai': 20}}")
+        raise InvalidInput(f"limits={given!r} is not a mapping; write limits={{'openai': 20}}")
     for name in given:
         if not isinstance(name, str) or not name.strip() or not name.isprintable():
             raise InvalidInput(f"{name!r} cannot be the name of a limit; use a short text such as 'openai'")
@@ -195,7 +195,7 @@ class LimitState:
             state = state._overloaded(limit, began_at, now, is_trial=is_trial)
         elif is_trial and state.breaker is BreakerState.TRIAL:  # it told nothing: the next call is the trial
             state = evolve(state, breaker=BreakerState.OPEN, until=now)
-        return state._told()
+        return state._with_told_width()
 
     def _succeeded(self, limit: Limit, *, is_full: bool, is_trial: bool) -> LimitState:
         state = evolve(self, failures=0) if self.breaker is BreakerState.CLOSED else self
@@ -218,7 +218,7 @@ class LimitState:
             state = evolve(state, breaker=BreakerState.OPEN, until=until)
         return state
 
-    def _told(self) -> LimitState:
+    def _with_told_width(self) -> LimitState:
         """Return the state as told in an event, if the width has doubled or halved since the last one."""
         is_news = self.width >= 2 * self.told_width or 2 * self.width <= self.told_width
         return evolve(self, told_width=self.width) if is_news else self

@@ -142,14 +142,14 @@ class RollbackPlan:
             "target": {"checkpoint": self.target.id, "step": self.target.step, "node": self.target.node},
             "nodes": [f"{node.node}#{node.visit}" for node in self.nodes],
             "checkpoints": self.checkpoints,
-            "reverse": [_told(call) for call in self.reverse],
-            "irreversible": [_told(call) for call in self.irreversible],
-            "kept": [_told(call) for call in self.kept],
+            "reverse": [_call_data(call) for call in self.reverse],
+            "irreversible": [_call_data(call) for call in self.irreversible],
+            "kept": [_call_data(call) for call in self.kept],
             "files": {"put": sorted(self.files.put), "removed": sorted(self.files.removed)},
         }
 
 
-def _told(call: ToolCall) -> dict[str, Any]:
+def _call_data(call: ToolCall) -> dict[str, Any]:
     return {"tool": call.tool, "call": call.identity, "status": call.status.value, "at": call.started_at.isoformat()}
 
 

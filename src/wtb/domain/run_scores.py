@@ -16,18 +16,23 @@ class RunScore:
 
     id: str
     execution_id: ExecutionId
-    checkpoint_id: CheckpointId
-    """The checkpoint that was scored: the head of the run at that time."""
+    checkpoint_id: CheckpointId | None
+    """The checkpoint that was scored: the head of the run at that time. None for jobs of earlier versions."""
     metric: str
     """The name of the evaluator, which is the name of its metric."""
     fingerprint: str
-    """A digest of the evaluator's code and settings: scores with the same digest can be compared."""
+    """A digest of the evaluator's code and settings: scores with the same digest can be compared.
+
+    If a batch gave the score, the digest also covers what the case expects.
+    """
     score: float | bool | None = None
     """None if the evaluator failed."""
     error: str | None = None
     """Why there is no score; None if there is one."""
     created_by: str | None = None
     created_at: datetime
+    batch_id: str | None = None
+    """The batch that gave the score; None if the run was scored by itself."""
 
     def __post_init__(self) -> None:
         if (self.score is None) == (self.error is None):
@@ -36,7 +41,10 @@ class RunScore:
 
 @dataclass(frozen=True, slots=True)
 class RunScores(Mapping[str, RunScore]):
-    """The scores of a run. By metric it gives the newest score; `all` holds the earlier ones too, oldest first."""
+    """The scores of a run. By metric it gives the newest score; `all` holds the earlier ones too, oldest first.
+
+    Scores of the batch that made the run come before those that the run got by itself.
+    """
 
     all: tuple[RunScore, ...] = ()
 

@@ -115,7 +115,7 @@ class Masker:
         lower = text.lower()
         if "basic" in lower:
             text = _BASIC.sub(_masked_basic, text)
-        if any(word in lower for word in self._words):
+        if (":" in text or "=" in text) and any(word in lower for word in self._words):  # a key and its value
             text = self._written.sub(rf"\g<key>{MASK}", text)
         return text
 

@@ -120,13 +120,13 @@ def _drawn(line: TreeLine, indent: str) -> Iterator[str]:
         if isinstance(step, tuple):
             yield f"{indent}│ … {len(step)} steps"
             continue
-        yield f"{indent}{'●' if step.active else '○'} {_told(step)}"
+        yield f"{indent}{'●' if step.active else '○'} {_step_text(step)}"
         for leaving in step.lines:
             yield from _drawn(leaving, f"{indent}│   ")
         yield from (f"{indent}│   fork: run {fork.execution_id}" for fork in step.forks)
 
 
-def _told(step: TreeStep) -> str:
+def _step_text(step: TreeStep) -> str:
     nodes = ", ".join(f"{node}#{visit}" for node, visit in step.visits) or step.checkpoint.trigger.value
     name = f" {step.checkpoint.name!r}" if step.checkpoint.name else ""
     heads = "".join(f" ← {branch.name}" for branch in step.heads)

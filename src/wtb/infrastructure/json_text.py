@@ -31,7 +31,7 @@ def read_json(text: str, what: str) -> Any:
     except ValueError as error:
         if "integer string conversion" in str(error):
             raise InvalidInput(f"{what} holds an integer with too many digits; give it as a text") from error
-        raise InvalidInput(f"{what} is no JSON: {error}") from error
+        raise InvalidInput(f"{what} is not valid JSON: {error}") from error
 
 
 def workflow_id_of(definition_text: str) -> WorkflowId:

@@ -51,7 +51,7 @@ def _fields(value: Any) -> dict[str, Any]:
     if dataclasses.is_dataclass(value):
         return {each.name: getattr(value, each.name) for each in dataclasses.fields(value) if each.init}
     if getattr(value, "__dict__", None):
-        raise InvalidInput(f"{value!r} holds values, and its class {type(value).__qualname__} is no dataclass")
+        raise InvalidInput(f"{value!r} holds values, and its class {type(value).__qualname__} is not a dataclass")
     return {}
 
 

@@ -112,20 +112,20 @@ def _cell(report: Report, scores: CaseScores, row: Row, case: str) -> Markup:
     quality, metric = scores.quality(row.name, case), scores.table.metric
     if scores.failed(row.name, case):
         return element("td", "error", class_="error-cell", title=f"{case}, {row.key} {row.name}: error")
-    told = report.figures(metric).number(scores.means[row.name].get(case))
+    text = report.figures(metric).number(scores.means[row.name].get(case))
     if quality is None:
-        return element("td", told, class_="no-score", title=f"{case}, {row.key} {row.name}: no score")
+        return element("td", text, class_="no-score", title=f"{case}, {row.key} {row.name}: no score")
     return element(
         "td",
-        told,
+        text,
         style=f"--quality:{round(6 + 94 * quality)}%",
-        title=f"{case}, {row.key} {row.name}: {told}",
+        title=f"{case}, {row.key} {row.name}: {text}",
     )
 
 
 def _left_out(number: int) -> list[Markup]:
-    told = f"{counted(number, 'case')} with smaller differences are not in this file; wtb batch show lists them."
-    return [element("p", told, class_="note")] if number > 0 else []
+    text = f"{counted(number, 'case')} with smaller differences are not in this file; wtb batch show lists them."
+    return [element("p", text, class_="note")] if number > 0 else []
 
 
 def _dialog() -> Markup:

@@ -183,8 +183,8 @@ class Report:
     @property
     def notes(self) -> list[str]:
         """What to keep in mind when reading the verdicts."""
-        told = [f"{family}{' (primary)' if family.is_primary else ''}" for family in self.families]
-        adjusted = [f"p-values are adjusted for {'; '.join(told)}."] if told else []
+        families = [f"{family}{' (primary)' if family.is_primary else ''}" for family in self.families]
+        adjusted = [f"p-values are adjusted for {'; '.join(families)}."] if families else []
         clusters = {*self.result.clusters.values()}
         grouped = [f"Cases of one cluster count as one; there are {counted(len(clusters), 'cluster')}."]
         return [*adjusted, *(grouped if clusters else []), *self.result.notes]
@@ -331,8 +331,8 @@ class Report:
                 jobs[0, _sentence(job.error)].append(job)
             for metric, score in job.scores.items():
                 if (why := error_of(score)) is not None:
-                    told = why if why.startswith("evaluator ") else f"evaluator {metric}: {why}"
-                    jobs[1, _MASKER.text(told)].append(job)
+                    text = why if why.startswith("evaluator ") else f"evaluator {metric}: {why}"
+                    jobs[1, _MASKER.text(text)].append(job)
             for run_id, why in job.not_taken_back.items():
                 jobs[2, _MASKER.text(f"external calls of run {run_id} were not taken back: {why}")].append(job)
         order = sorted(jobs.items(), key=lambda item: (item[0][0], -len(item[1])))

@@ -58,12 +58,12 @@ def _line(effect: VariantEffect, axis: svg.Axis, figures: NumberFormat) -> Marku
     ((_, variant),) = effect.factors
     finding = effect.finding.value
     change = figures.change(effect.difference)
-    told = f"{effect.name}: {change}{figures.interval(effect.interval, ' ({})', signed=True)}"
+    text = f"{effect.name}: {change}{figures.interval(effect.interval, ' ({})', signed=True)}"
     return element(
         "li",
         element("span", class_="key"),
         element("span", variant, class_="name"),
-        element("span", svg.track(axis, effect.difference, effect.interval, 0.0, told), class_="holder"),
+        element("span", svg.track(axis, effect.difference, effect.interval, 0.0, text), class_="holder"),
         element("span", f"{finding} {change}" if effect.is_shown else finding, class_="word"),
         class_=f"line {svg.class_of(finding)}",
     )
@@ -80,17 +80,17 @@ def _interactions(found: VariantEffects, shown: Sequence[VariantEffect]) -> list
 def _crossing(found: VariantEffects, effect: VariantEffect) -> Markup:
     (first, variant), (second, other) = effect.factors
     figures = NumberFormat.of(effect.means)
-    told = f"{effect.name}: {figures.change(effect.difference)}"
+    text = f"{effect.name}: {figures.change(effect.difference)}"
     lines = (
         (f"{second}={found.defaults[second]}", (effect.means[0], effect.means[1])),
         (f"{second}={other}", (effect.means[2], effect.means[3])),
     )
-    drawing = svg.crossing(lines, (found.defaults[first], variant), told)
+    drawing = svg.crossing(lines, (found.defaults[first], variant), text)
     legend = [
         element("span", element("i", class_=f"swatch {kind}"), name)
         for kind, (name, _) in zip(svg.LINES, lines, strict=True)
     ]
-    caption = element("figcaption", element("b", told), element("div", *legend, class_="legend"))
+    caption = element("figcaption", element("b", text), element("div", *legend, class_="legend"))
     return element("figure", caption, drawing, element("small", first, class_="across"))
 
 

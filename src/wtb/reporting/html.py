@@ -183,8 +183,8 @@ def _verdict(row: Row, metric: Metric, figures: NumberFormat) -> Markup:
     if not finding:
         return element("span", "not comparable", class_="verdict unknown")
     change = figures.change(row.verdicts[metric.name].comparison.difference)
-    told = row.reason(metric.name) or None
-    return element("span", f"{finding} {change}", class_=f"verdict {svg.class_of(finding)}", title=told)
+    text = row.reason(metric.name) or None
+    return element("span", f"{finding} {change}", class_=f"verdict {svg.class_of(finding)}", title=text)
 
 
 def _plots(report: Report) -> Section:
@@ -217,13 +217,13 @@ def _interval_plot(report: Report, metric: Metric) -> Markup:
 
 def _line(report: Report, row: Row, metric: Metric, axis: svg.Axis) -> Markup:
     summary, figures, finding = row.summaries[metric.name], report.figures(metric), row.finding(metric.name)
-    told = f"{row.name}: {figures.number(summary.mean)}{figures.interval(summary.interval, ' ({})')}"
+    text = f"{row.name}: {figures.number(summary.mean)}{figures.interval(summary.interval, ' ({})')}"
     baseline = report.rows[0].summaries[metric.name].mean
     return element(
         "li",
         element("span", row.key, class_="key"),
         element("span", _name(row.name), class_="name"),
-        element("span", svg.track(axis, summary.mean, summary.interval, baseline, told), class_="holder"),
+        element("span", svg.track(axis, summary.mean, summary.interval, baseline, text), class_="holder"),
         element("span", "no scores" if summary.mean is None else finding or "not comparable", class_="word"),
         class_=f"line {svg.class_of(finding)}",
     )

@@ -79,8 +79,8 @@ def _cell(report: Report, row: Row, metric: Metric) -> str:
     if summary.mean is None:
         return ", ".join(["no scores", *lost])
     mean = f"{figures.number(summary.mean)}{figures.interval(summary.interval, ' ({})')}"
-    told = ", ".join([*_verdict(row, metric, figures), *lost])
-    return f"{mean}<br>{told}" if told else mean
+    text = ", ".join([*_verdict(row, metric, figures), *lost])
+    return f"{mean}<br>{text}" if text else mean
 
 
 def _verdict(row: Row, metric: Metric, figures: NumberFormat) -> list[str]:
@@ -121,8 +121,8 @@ def _answers(report: Report) -> list[str]:
     lines = []
     for case in shown:
         jobs = [given.get((case, row.name)) for row in rows]
-        told = [texts[case].input, texts[case].expected, *(job and _answer(job) for job in jobs)]
-        lines.append(_line([_plain(case), *(_plain(_short(text or "")) for text in told)]))
+        row = [texts[case].input, texts[case].expected, *(job and _answer(job) for job in jobs)]
+        lines.append(_line([_plain(case), *(_plain(_short(text or "")) for text in row)]))
     if not any(job.output for job in report.jobs):
         return []
     heads = ["Case", "Input", "Expected", *(f"Answer of {row.key}" for row in rows)]

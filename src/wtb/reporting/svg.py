@@ -75,7 +75,7 @@ def share_of(values: Collection[float]) -> Axis:
     return Axis.around(values, 0, 100)
 
 
-def track(axis: Axis, mean: float | None, interval: Interval | None, rule: float | None, told: str) -> Markup:
+def track(axis: Axis, mean: float | None, interval: Interval | None, rule: float | None, text: str) -> Markup:
     """Draw a mean with its interval along an axis in percent; a dashed rule marks the mean of the baseline."""
     parts = [_upright(axis.at(tick), "grid") for tick in axis.ticks()]
     if rule is not None:
@@ -85,7 +85,7 @@ def track(axis: Axis, mean: float | None, interval: Interval | None, rule: float
         parts.append(element("line", **ends, y1="50%", y2="50%", class_="span"))
     if mean is not None:
         parts.append(element("circle", cx=f"{axis.at(mean)}%", cy="50%", r=4.5))
-    return element("svg", element("title", told), *parts, class_="track", role="img", aria_label=told)
+    return element("svg", element("title", text), *parts, class_="track", role="img", aria_label=text)
 
 
 def scale(axis: Axis) -> Markup:

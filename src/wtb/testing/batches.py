@@ -103,6 +103,16 @@ class BatchRepositoryContract(StoryFixtures):
             with pytest.raises(BatchNotFound, match="b1#2"):
                 uow.batches.get_job("b1", 2)
 
+    def test_the_job_of_a_run_is_found(self, storage: Storage) -> None:
+        ended = _job(1).ended(JobStatus.COMPLETED, ExecutionId("r1"), _RECORD)
+        with storage.unit_of_work() as uow:
+            uow.batches.save_jobs([_job(0), ended, replace(ended, batch_id="b2", number=3)])
+            uow.commit()
+        with storage.unit_of_work(readonly=True) as uow:
+            assert uow.batches.find_job("b1", ExecutionId("r1")) == ended
+            assert uow.batches.find_job("b1", ExecutionId("r2")) is None
+            assert uow.batches.find_job("b3", ExecutionId("r1")) is None
+
     def test_a_batch_is_deleted_with_its_jobs_and_others_stay(self, storage: Storage, clock: Clock) -> None:
         other = replace(_batch("b1", clock), id="b2")
         with storage.unit_of_work() as uow:
@@ -123,6 +133,7 @@ class BatchRepositoryContract(StoryFixtures):
 _RECORD = JobRecord(
     scores={"f1": 0.5, "x": {"error": "ü"}},
     bools=("f1",),
+    checkpoint="c1",
     scored_in={"f1": Window("t1", 3, 4)},
     error=Failure(type="ValueError", message="no answer", node="answer"),
     latency_s=0.0,

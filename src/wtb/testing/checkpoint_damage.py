@@ -11,11 +11,11 @@ from wtb.domain.errors import DamagedData
 from wtb.domain.ports import Storage
 from wtb.domain.state import Append, StateDelta
 from wtb.testing.damage import Tamper
-from wtb.testing.stories import Story, StoryFixtures, Told
+from wtb.testing.stories import StateChange, Story, StoryFixtures
 
 _GOOD, _BAD = "0ld-value", "n3w-value"
 
-_HOLDING: dict[str, Told] = {
+_HOLDING: dict[str, StateChange] = {
     "a small value": {"x": _GOOD},
     "a large value": {"x": [0], "y": _GOOD * 1_000},
     "a mapping": {"x": {"y": [{"z": _GOOD}]}},
@@ -29,10 +29,10 @@ _HOLDING: dict[str, Told] = {
 class DamageLaws(StoryFixtures):
     """Damage is named where it is met. The fixture `tamper` does it."""
 
-    @pytest.mark.parametrize("told", _HOLDING.values(), ids=_HOLDING.keys())
-    def test_a_changed_state_is_found(self, story: Story, tamper: Tamper, told: Told) -> None:
+    @pytest.mark.parametrize("change", _HOLDING.values(), ids=_HOLDING.keys())
+    def test_a_changed_state_is_found(self, story: Story, tamper: Tamper, change: StateChange) -> None:
         start = story.save({"list": [1]})
-        damaged = story.save(told, parent=start)
+        damaged = story.save(change, parent=start)
         child = story.save({"child": 1}, parent=damaged)
         beside = story.save({"beside": 1}, parent=start)
         tamper(_GOOD.encode(), _BAD.encode())

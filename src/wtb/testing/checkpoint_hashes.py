@@ -13,11 +13,11 @@ from wtb.domain.checkpoint import CheckpointDraft, Kind, Trigger
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId
 from wtb.domain.ports import Storage
 from wtb.domain.state import Append, DeleteKey, SetValue, Splice, StateDelta
-from wtb.testing.stories import Story, StoryFixtures, Told, delta_of
+from wtb.testing.stories import StateChange, Story, StoryFixtures, delta_of
 
 _ITEMS = [f"{number} {'x' * 900}" for number in range(100)]
 
-_SAME_STATE: dict[str, tuple[Told, ...]] = {
+_SAME_STATE: dict[str, tuple[StateChange, ...]] = {
     "set whole": ({"items": _ITEMS, "map": {"a": 1, "b": 2}, "x": None},),
     "keys in another order": ({"x": None, "map": {"b": 2, "a": 1}, "items": _ITEMS},),
     "appended one by one": (
@@ -72,10 +72,12 @@ _OTHER_FACTS: dict[str, Any] = {
 class HashLaws(StoryFixtures):
     """Hashes cover the content and the line before it, and nothing else."""
 
-    @pytest.mark.parametrize("told", _SAME_STATE.values(), ids=_SAME_STATE.keys())
-    def test_equal_states_have_equal_hashes_whatever_their_history(self, story: Story, told: tuple[Told, ...]) -> None:
+    @pytest.mark.parametrize("changes", _SAME_STATE.values(), ids=_SAME_STATE.keys())
+    def test_equal_states_have_equal_hashes_whatever_their_history(
+        self, story: Story, changes: tuple[StateChange, ...]
+    ) -> None:
         whole = story.save(_SAME_STATE["set whole"][0])
-        end = story.line(*told)[-1]
+        end = story.line(*changes)[-1]
         assert story.state(end) == story.state(whole)
         assert end.state_hash == whole.state_hash
 
@@ -149,10 +151,10 @@ class HashLaws(StoryFixtures):
 def _hash(
     storage: Storage,
     draft: CheckpointDraft,
-    told: Told,
+    change: StateChange,
     returned: dict[str, dict[str, Any]] | None = None,
     memory: dict[str, Any] | None = None,
 ) -> bytes:
     """Return the hash that a checkpoint would have, without keeping it."""
     with storage.unit_of_work() as uow:
-        return uow.checkpoints.save(draft, delta_of(told), returned, memory).hash
+        return uow.checkpoints.save(draft, delta_of(change), returned, memory).hash

@@ -16,7 +16,7 @@ from wtb.domain.ports import Clock, Ids, Storage, UnitOfWork
 from wtb.domain.state import StateDelta
 from wtb.testing.fakes import FakeClock, SequentialIds
 
-Told = StateDelta | Mapping[str, Any]
+StateChange = StateDelta | Mapping[str, Any]
 """A delta, or the values that a delta sets."""
 
 
@@ -90,7 +90,7 @@ class Story:
 
     def save(
         self,
-        told: Told,
+        change: StateChange,
         *,
         parent: Checkpoint | None = None,
         returned: Mapping[str, Mapping[str, Any]] | None = None,
@@ -98,25 +98,25 @@ class Story:
         **facts: Any,
     ) -> Checkpoint:
         """Save one checkpoint; no branch knows of it."""
-        return self.save_draft(self.draft(parent=parent, **facts), told, returned, memory)
+        return self.save_draft(self.draft(parent=parent, **facts), change, returned, memory)
 
     def save_draft(
         self,
         draft: CheckpointDraft,
-        told: Told,
+        change: StateChange,
         returned: Mapping[str, Mapping[str, Any]] | None = None,
         memory: Mapping[str, Any] | None = None,
     ) -> Checkpoint:
         """Save a draft in a unit of work of its own."""
         with self._storage.unit_of_work() as uow:
-            saved = uow.checkpoints.save(draft, delta_of(told), returned, memory)
+            saved = uow.checkpoints.save(draft, delta_of(change), returned, memory)
             uow.commit()
         return saved
 
-    def line(self, *told: Told, parent: Checkpoint | None = None, **facts: Any) -> list[Checkpoint]:
+    def line(self, *changes: StateChange, parent: Checkpoint | None = None, **facts: Any) -> list[Checkpoint]:
         """Save checkpoints that follow each other, all in one unit of work; no branch knows of them."""
         with self._storage.unit_of_work() as uow:
-            saved = save_line(uow, self, told, parent, **facts)
+            saved = save_line(uow, self, changes, parent, **facts)
             uow.commit()
         return saved
 
@@ -171,17 +171,17 @@ class Story:
             return uow.checkpoints.load_history(self.id)
 
 
-def delta_of(told: Told) -> StateDelta:
+def delta_of(change: StateChange) -> StateDelta:
     """Return the delta that is meant."""
-    return told if isinstance(told, StateDelta) else StateDelta.setting(told)
+    return change if isinstance(change, StateDelta) else StateDelta.setting(change)
 
 
 def save_line(
-    uow: UnitOfWork, story: Story, told: Sequence[Told], parent: Checkpoint | None, **facts: Any
+    uow: UnitOfWork, story: Story, changes: Sequence[StateChange], parent: Checkpoint | None, **facts: Any
 ) -> list[Checkpoint]:
     """Save checkpoints that follow each other in a unit of work that the caller commits."""
     saved: list[Checkpoint] = []
-    for each in told:
+    for each in changes:
         parent = uow.checkpoints.save(story.draft(parent=parent, **facts), delta_of(each))
         saved.append(parent)
     return saved

@@ -234,8 +234,8 @@ class UnitOfWorkContract(StoryFixtures):
             return story, line[-1]
 
         with ThreadPoolExecutor(4) as pool:
-            told = list(pool.map(tell, range(20)))
-        for number, (story, end) in enumerate(told):
+            saved = list(pool.map(tell, range(20)))
+        for number, (story, end) in enumerate(saved):
             assert story.state(end) == {"number": number, "items": list(range(20))}
 
     def test_no_update_is_lost_between_writers(self, storage: Storage, story: Story) -> None:

@@ -283,9 +283,9 @@ class BatchTestRunner:
 
     def _failed(self, batch: Batch, error: Exception) -> None:
         """Record that this process could not continue the batch."""
-        told = self._services.masker.error(error)
+        text = self._services.masker.error(error)
         with self._storage.unit_of_work() as uow:
-            body = BatchFailed(error=told, by=self._services.user)
+            body = BatchFailed(error=text, by=self._services.user)
             uow.events.append(Event.of(body, stream=batch.id, at=self._clock.now()))
             uow.commit()
 
@@ -297,15 +297,15 @@ class BatchTestRunner:
             status = end_of(jobs, batch.record.metric_names)
             if any(job.has_calls_left and job.status is not JobStatus.PENDING for job in every):
                 status = BatchStatus.COMPLETED_WITH_ERRORS  # calls of combinations that did not run now count too
-            told: type[BatchCompleted] | type[BatchCancelled] = BatchCompleted
+            ended_as: type[BatchCompleted] | type[BatchCancelled] = BatchCompleted
             if any(job.status is JobStatus.PENDING for job in jobs):
                 if attempt.is_left_to_others or not attempt.dropped:
                     return batch  # another process continues it
-                status, told = BatchStatus.CANCELLED, BatchCancelled
+                status, ended_as = BatchStatus.CANCELLED, BatchCancelled
             batch = replace(batch.moved_to(status, now), spent_s=attempt.spent().s)
             uow.batches.save(batch)
             done = attempt.progress
-            body = told(
+            body = ended_as(
                 executed=done.executed,
                 shared=done.shared,
                 failed=done.failed,

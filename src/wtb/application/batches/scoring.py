@@ -95,7 +95,7 @@ class Scoring:
         lacking = [evaluator for evaluator in evaluators if evaluator.name in known.lacking]
         try:
             whole = self._evaluation.with_input(case, job.execution_id, restore)
-            context = self._evaluation.context(job.execution_id, whole, restore)
+            head_id, context = self._evaluation.head_context(job.execution_id, whole, restore)
         except ExecutionNotFound:
             # An output that can no longer be read is no reason to run the job again.
             return None if lacking else replace(job, status=JobStatus.COMPLETED)
@@ -107,6 +107,7 @@ class Scoring:
             scores={**known.scores, **new.scores},
             bools=(*known.bools, *new.bools),
             scored_by={**job.record.scored_by, **known.wanted},
+            checkpoint=head_id,
             scored_in=read,
             output=job.record.output if output is None else self._evaluation.output(context, *output),
             spent=job.record.spent + Spent.of(new.spent.totals()),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from wtb.application.queries.run_scores import scores_of
 from wtb.application.queries.views import FileTotals, OpenRollback, RunRow, RunTimes, RunView
 from wtb.application.runs.run_figures import line_figures, measured_runs
 from wtb.domain.checkpoint import Checkpoint, NodeStatus, Snapshot
@@ -17,7 +18,6 @@ from wtb.domain.files import FileCommitId
 from wtb.domain.ids import ExecutionId
 from wtb.domain.job_origin import JobOrigin
 from wtb.domain.ports import Clock, Owners, UnitOfWork
-from wtb.domain.run_scores import RunScores
 
 _ENDS = {
     ExecutionStatus.PAUSED: (EventType.EXECUTION_PAUSED, EventType.ROLLBACK_COMPLETED),
@@ -64,7 +64,7 @@ class RunReader:
             files=file_totals(uow, None if snapshot is None else snapshot.checkpoint.file_commit),
             usage=used(uow, execution),
             spent=spent(uow, execution.id),
-            scores=RunScores(uow.evaluations.list_scores(execution.id)),
+            scores=scores_of(uow, execution),
             rollback=open_rollback(uow, execution.id),
             notes=_notes(end),
             times=self._times(uow, execution, end, is_neglected=neglect is not None),

@@ -17,6 +17,7 @@ from wtb.application.queries.limits import LimitView, limit_views
 from wtb.application.queries.lookup import Prefix, find_batch, find_checkpoint, find_run, find_stream, head_of
 from wtb.application.queries.node_usage import CallView, NodeUsage, call_views, usage_by_node
 from wtb.application.queries.run_pages import RunLister
+from wtb.application.queries.run_scores import scores_of
 from wtb.application.queries.runs import RunReader, spent, used
 from wtb.application.queries.timeline import TimelineView, timeline
 from wtb.application.queries.views import (
@@ -194,7 +195,7 @@ class Queries:
     def scores(self, run: str) -> RunScores:
         """Return the scores of a run."""
         with self._reading() as uow:
-            return RunScores(uow.evaluations.list_scores(find_run(uow, run).id))
+            return scores_of(uow, find_run(uow, run))
 
     def history(self, run: str) -> ExecutionHistory:
         """Return the whole history of a run."""

@@ -213,8 +213,8 @@ class Environments:
             with self._storage.unit_of_work() as uow:
                 uow.events.append(Event.of(body, at=self._clock.now()))
                 uow.commit()
-        except WTBError:
-            _log.warning("an event about an environment could not be stored", exc_info=True)
+        except WTBError as error:
+            _log.warning("an event about an environment could not be stored: %s", error)
 
     def close(self) -> None:
         """End all environments."""

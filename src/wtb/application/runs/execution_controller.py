@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
@@ -29,8 +28,9 @@ from wtb.application.runs.run_limits import RunLimits
 from wtb.application.runs.run_request import RunRequest, write_request
 from wtb.application.runs.steps import INTERRUPTED, Ending, Position
 from wtb.application.runs.unfinished import unfinished
+from wtb.application.runs.unfinished_calls import UnfinishedCalls
 from wtb.application.workspaces import Workspaces
-from wtb.domain.anchor import Act, AnchoredCall, begun_again
+from wtb.domain.anchor import AnchoredCall
 from wtb.domain.engine import Engine, ShowsFinished
 from wtb.domain.errors import Conflict, ExecutionNotFound, InvalidInput, InvalidTransition
 from wtb.domain.execution import Execution, ExecutionStatus, Pause, PauseKind
@@ -104,7 +104,6 @@ class ExecutionController:
         user: str | None = None,
     ) -> None:
         self._storage = storage
-        self._anchor = anchor
         self._clock = clock
         self._conditions = conditions
         self._engine_of = engine_of
@@ -114,7 +113,7 @@ class ExecutionController:
         self._head_editor = head_editor
         self._recovery = Recovery(storage, clock, recorder, masker, user=user)
         self._user = user
-        self._reversals = reversals
+        self._unfinished_calls = UnfinishedCalls(storage, anchor, recorder, self._recovery, reversals)
         self._leases = Leases(storage, clock, owners, user=user)
         self._heartbeat = heartbeat
         self._caller = caller
@@ -181,7 +180,7 @@ class ExecutionController:
             }
             new = self._created(definition, state, options, **mine, **facts)
             held.enter_context(self._heartbeat.keeping(new.at))
-            lost = self._lost_calls(new.at.execution.id)
+            lost = self._unfinished_calls.list_lost(new.at.execution.id)
             driver = self._driver(
                 new.definition,
                 options,
@@ -273,9 +272,9 @@ class ExecutionController:
         self._check_wishes(found, change, answer, rerun_node=rerun_node)
         with alone(found), self._heartbeat.keeping(at := self._claimed(found, chosen, changed, take_over)):
             try:
-                lost = self._lost_calls(execution_id)
+                lost = self._unfinished_calls.list_lost(execution_id)
                 if rerun_node:
-                    lost = self._abandon_open_runs(at, lost)
+                    lost = self._unfinished_calls.undo(at, lost)
                 at, standing = self._changed(at, change, found.execution.pause, answer, has_memory=engine.has_memory)
                 driver = self._driver(
                     definition,
@@ -436,68 +435,6 @@ class ExecutionController:
             lost=lost,
             request=request,
         )
-
-    def _lost_calls(self, execution_id: ExecutionId) -> tuple[AnchoredCall, ...]:
-        """Return the calls that a run made and the store has lost, and warn about them."""
-        found = self._anchor.list_lost(execution_id)
-        lost = tuple(call for call in found if call.act is Act.CALL)
-        if taken_back := sorted({call.tool for call in found if call.act is Act.REVERSAL}):
-            _log.warning(
-                "the database lost its end: run %s had undone %s there, and continues as if that were still in effect. "
-                "To undo it again, pause the run and roll it back",
-                execution_id,
-                ", ".join(taken_back),
-            )
-        if lost:
-            _log.warning(
-                "the database lost its end: after the last step that it kept, run %s called %s. These calls are in "
-                "doubt and are not simply made again",
-                execution_id,
-                ", ".join(sorted({call.tool for call in lost})),
-            )
-        return lost
-
-    def _abandon_open_runs(self, at: Position, lost: Sequence[AnchoredCall]) -> tuple[AnchoredCall, ...]:
-        """Undo the external calls of unfinished nodes, last first, and abandon those node runs.
-
-        A warning names each call that cannot be undone, because the node may make it again. Finished members of a
-        parallel superstep stay as they are. Return the lost calls of nodes that do not start over here.
-        """
-        standing = self._recovery.standing(at)
-        runs = [run for run in standing.open_runs if run.pending is None]
-        with self._storage.unit_of_work(readonly=True) as uow:
-            found = [call for run in runs for call in uow.tool_calls.list_calls(run.execution_id, run.id)]
-            history = uow.checkpoints.load_history(at.execution.id)
-        calls = [call for call in found if not history.is_inherited(call)]
-        for call in sorted(calls, key=lambda call: call.start_order, reverse=True):
-            if self._reversals.can_reverse(call):
-                self._reversals.reverse(call, at.token)
-            elif call.may_have_happened:
-                _log.warning(
-                    "run %s: %s (%s) stays as it is and cannot be undone here; the node may do it again",
-                    at.execution.id,
-                    call.tool,
-                    call.identity,
-                )
-        for run in runs:
-            self._recorder.abandon(at, run)
-        return self._abandon_lost(at, standing, lost)
-
-    def _abandon_lost(self, at: Position, standing: Standing, lost: Sequence[AnchoredCall]) -> tuple[AnchoredCall, ...]:
-        """Abandon the lost runs of the nodes that come next. Too little is known of their calls to undo them."""
-        due = Counter(at.head.next_nodes)
-        here = [call for call in lost if call.visit <= standing.visits.get(call.node, 0) + due[call.node]]
-        for call in here:
-            _log.warning(
-                "run %s: %s (%s) stays as it is and cannot be undone here; the node may do it again",
-                at.execution.id,
-                call.tool,
-                call.identity,
-            )
-        for place, lost_id in {call.place: call.node_run_id for call in here}.items():
-            run = self._recorder.node_run(at, *place)
-            self._recorder.abandon(at, evolve(run, id=begun_again(run.id, lost_id)))
-        return tuple(call for call in lost if call not in here)
 
     def request(self, execution_id: ExecutionId, request: str, *, by: str | None = None) -> None:
         """Ask the process that runs the execution to pause or stop after its step; if there is none, do it now.

@@ -420,8 +420,8 @@ class CallJournal:
         facts |= {"tool": call.tool, "call": call.identity, "error": call.error}
         if call.status is CallStatus.INTENDED:
             return ToolStarted(arguments=excerpt(dict(call.arguments), self._masker) or None, **facts)
-        told = ToolCompleted if call.status is CallStatus.SUCCEEDED else ToolFailed
-        return told(ms=round(call.ms, 3), **facts)
+        event_type = ToolCompleted if call.status is CallStatus.SUCCEEDED else ToolFailed
+        return event_type(ms=round(call.ms, 3), **facts)
 
     def answered(self) -> list[ToolCall]:
         """Return the questions that people have answered, in the order of asking."""

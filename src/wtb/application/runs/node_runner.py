@@ -20,21 +20,22 @@ from wtb.application.runs.context import Context
 from wtb.application.runs.engine_context import EngineContext
 from wtb.application.runs.function_caller import FunctionCaller, NodeTimeout, RunTimeout, failure_of, may_retry
 from wtb.application.runs.journal import Asked, CallJournal, InDoubt
+from wtb.application.runs.node_attempt import Attempt, Outcome, Work
 from wtb.application.runs.node_calls import NodeCalls
 from wtb.application.runs.node_files import NodeFiles
+from wtb.application.runs.node_pauses import asks, cut_off, diverged, in_doubt, lost_calls
 from wtb.application.runs.progress import RunProgress
 from wtb.application.runs.recorder import Recorder
 from wtb.application.runs.run_limits import RunLimits
-from wtb.application.runs.steps import NO_REPORT, NodeReport
+from wtb.application.runs.shared_outcomes import Share, outcome_of, why_unshareable
+from wtb.application.runs.steps import NodeReport
 from wtb.application.runs.tool_answers import ToolAnswers
-from wtb.application.workspaces import PreparedCommit, Workspaces
+from wtb.application.workspaces import Workspaces
 from wtb.domain.anchor import AnchoredCall
 from wtb.domain.checkpoint import NodeRun
-from wtb.domain.engine import Call
 from wtb.domain.errors import DatabaseAway, LeaseLost, StorageReplaced
 from wtb.domain.event_catalogue import NodeRetried, ToolAwaited
-from wtb.domain.execution import Failure, Pause, PauseKind
-from wtb.domain.figures import NO_FIGURES, NOTHING, Figures, Price, Usage
+from wtb.domain.figures import Figures, Price
 from wtb.domain.files import FileCommitId
 from wtb.domain.ids import NodeRunId
 from wtb.domain.observation import Window
@@ -47,7 +48,6 @@ from wtb.domain.ports import (
     Measure,
     Storage,
     Telemetry,
-    UnitOfWork,
     measured,
 )
 from wtb.domain.secrets import Masker
@@ -63,118 +63,6 @@ MAX_WAIT_S = 60.0
 
 Watch = Callable[[NodeRun], AbstractContextManager[object]]
 """Returns a context manager that surrounds an attempt of a node, on its thread, so that somebody can watch it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
-    """One node run to make: the part of the state that the node may see, and the way to call its function."""
-
-    node: Node
-    run: NodeRun
-    state: Mapping[str, Any]
-    call: Call
-    with_context: bool
-    member: str = ""
-    """Its name among siblings that run at the same time."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """The outcome of one node run: an update, a failure, or a reason to wait."""
-
-    run: NodeRun
-    returned: Mapping[str, Any] | None = None
-    failure: Failure | None = None
-    pause: Pause | None = None
-    report: NodeReport = NO_REPORT
-    files: PreparedCommit | None = None
-    taken: FileCommitId | None = None
-    """The files that come with a shared result."""
-    unshareable: str | None = None
-    """Why other runs must not take this result; None if they may."""
-
-
-class Attempt:
-    """One attempt of a node, with its journal, files and context if it takes a context."""
-
-    __slots__ = ("_files", "_journal", "_run", "context")
-
-    def __init__(
-        self,
-        run: NodeRun,
-        journal: CallJournal | None = None,
-        files: NodeFiles | None = None,
-        context: EngineContext | None = None,
-    ) -> None:
-        self._run = run
-        self._journal = journal
-        self._files = files
-        self.context = context
-
-    @property
-    def run(self) -> NodeRun:
-        """The current node run, with its count of calls and its spending so far."""
-        return self._run if self._journal is None else self._journal.measured()
-
-    def unasked(self) -> tuple[ToolCall, ...]:
-        """Return external calls that an earlier attempt made and this one never asked for."""
-        return () if self._journal is None else self._journal.unasked()
-
-    def unasked_lost(self) -> tuple[AnchoredCall, ...]:
-        """Return calls that the store has lost and that this attempt never asked for."""
-        return () if self._journal is None else self._journal.unasked_lost()
-
-    def report(self) -> NodeReport:
-        """Return what it used, and the nodes that ran inside it."""
-        if self.context is None or self._journal is None:
-            return NO_REPORT
-        used, inside = self._journal.usage, self.context.inside
-        if used is NOTHING and not inside:
-            return NO_REPORT
-        return NodeReport(usage=None if used is NOTHING else used.to_data(), inside=tuple(inside))
-
-    def completed(self, ms: float) -> NodeRun:
-        """Return the node run with its figures; this attempt has succeeded in `ms` milliseconds."""
-        if self._journal is not None:
-            return self._journal.completed(ms)
-        known = self._run.figures
-        return self._run.measured(Figures(ms=ms) if known is None else replace(known, ms=ms))
-
-    def spent(self) -> Usage:
-        """Return what it has used, whether or not it succeeded."""
-        return NOTHING if self._journal is None else self._journal.spent
-
-    def files(self) -> PreparedCommit | None:
-        """Return the files that it left in the workspace; None if it never used the workspace."""
-        return None if self._files is None else self._files.left()
-
-    def unshareable(self) -> str | None:
-        """Return why other runs must not take its result: it asked a person, or made an external call."""
-        return None if self._journal is None else self._journal.unshareable()
-
-    def record_question(self, call: ToolCall) -> None:
-        """Record a question that nobody has answered yet."""
-        assert self._journal is not None
-        self._journal.intend(call)
-
-    def end_messages(self) -> None:
-        """Write the messages that it has emitted and logged. Call this before writing anything about its end."""
-        if self._journal is not None:
-            self._journal.end_messages()
-
-    def revoke(self) -> None:
-        """Refuse all further calls and questions of this attempt."""
-        if self._journal is not None:
-            self._journal.revoke()
-
-    def give_back_files(self, error: BaseException | None = None) -> None:
-        """Release its workspace, unless the attempt was given up: then it may still be writing there."""
-        if self._files is None:
-            return
-        if isinstance(error, NodeTimeout | RunTimeout | LoopGone):
-            self._files.give_up()
-        else:
-            self._files.give_back()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,33 +87,6 @@ class Equipment:
 def file_commit(id: str | None) -> FileCommitId | None:
     """Return the commit that a checkpoint names."""
     return None if id is None else FileCommitId(id)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
-    """Stores a result for other runs, in the transaction of the step that it belongs to."""
-
-    sharing: Sharing
-    key: bytes
-    window: Window
-    outcome: Outcome
-    has_files: bool
-    known: str | None
-    """The commit of the files, if the step leaves them unchanged."""
-
-    def __call__(self, uow: UnitOfWork, file_commit: str | None) -> None:
-        """Store the result, given the commit of the step's files."""
-        figures = self.outcome.run.figures or NO_FIGURES
-        result = SharedResult(
-            returned=self.outcome.returned or {},
-            file_commit=file_commit if self.has_files else self.known,
-            usage=self.outcome.report.usage or {},
-            ms=figures.ms,
-            tool_errors=figures.tool_errors,
-            window=self.window,
-            held=self.sharing.fingerprints[self.outcome.run.node].held,
-        )
-        self.sharing.settle(uow, self.key, result)
 
 
 class NodeRunner:
@@ -275,18 +136,16 @@ class NodeRunner:
         while True:
             flights = list_in_flight(run.execution_id, run.id) if run.attempt > 1 else ()
             if flights and (still := self._waited_for(run, flights)):
-                return Outcome(run=run, pause=_in_doubt(run, InDoubt(still.call)))
+                return Outcome(run=run, pause=in_doubt(run, InDoubt(still.call)))
             attempt = self._attempt(work, run, flights)
             try:
                 return self._tried(work, attempt)
             except Asked as asked:
                 attempt.give_back_files()
-                question = {**asked.call.arguments, "identity": asked.call.identity}
-                pause = Pause(reason="question", kind=PauseKind.QUESTION, node=run.node, question=question)
-                return Outcome(run=attempt.run, pause=pause)
+                return Outcome(run=attempt.run, pause=asks(run, asked))
             except InDoubt as doubt:
                 attempt.give_back_files()
-                return Outcome(run=attempt.run, pause=_in_doubt(run, doubt))
+                return Outcome(run=attempt.run, pause=in_doubt(run, doubt))
             except LoopGone as gone:
                 attempt.revoke()
                 attempt.give_back_files(gone)
@@ -329,14 +188,14 @@ class NodeRunner:
             return Outcome(run=run.measured(Figures(is_shared=True)), failure=found.failure)
         if isinstance(found, SharedResult):
             sharing.count(shared=True)
-            return _taken(run, found, head.file_commit)
+            return outcome_of(run, found, head.file_commit)
         sharing.count(shared=False)
         position = sharing.begin()
         outcome = self._made(work)
         window = sharing.observed(position)
         outcome = replace(outcome, report=replace(outcome.report, trace=window.to_data()))
         sharing.failed += outcome.failure is not None
-        if key is not None and (reason := _cannot_be_shared(outcome)):
+        if key is not None and (reason := why_unshareable(outcome)):
             sharing.unshared[node.name] = reason
             sharing.leave_to_each(key)
         elif key is not None and outcome.failure is not None:
@@ -449,14 +308,12 @@ class NodeRunner:
         finally:
             attempt.end_messages()
         ms = round((time.perf_counter() - began) * 1e3, 3)
-        diverged = attempt.unasked()
-        if diverged:
+        if unasked := attempt.unasked():
             attempt.give_back_files()
-            return Outcome(run=attempt.run, pause=_diverged(work.node, [call.tool for call in diverged]))
-        lost = attempt.unasked_lost()
-        if lost:
+            return Outcome(run=attempt.run, pause=diverged(work.node, [call.tool for call in unasked]))
+        if lost := attempt.unasked_lost():
             attempt.give_back_files()
-            return Outcome(run=attempt.run, pause=_lost(work.node, [call.tool for call in lost]))
+            return Outcome(run=attempt.run, pause=lost_calls(work.node, [call.tool for call in lost]))
         return Outcome(
             run=attempt.completed(ms),
             returned=returned,
@@ -497,64 +354,3 @@ class NodeRunner:
 
     def _seed(self, run: NodeRun) -> int:
         return zlib.crc32(f"{self._options.seed}/{run.node}/{run.visit}".encode())
-
-
-def _cannot_be_shared(outcome: Outcome) -> str | None:
-    return "it waits for a person" if outcome.pause is not None else outcome.unshareable
-
-
-def _taken(run: NodeRun, result: SharedResult, base: str | None) -> Outcome:
-    """Return a shared result as if the node had run here."""
-    report = NodeReport(
-        shared=True,
-        usage=dict(result.usage) if result.usage else None,
-        tool_errors=result.tool_errors,
-        trace=None if result.window is None else result.window.to_data(),
-    )
-    usage = Usage.from_data(result.usage) if result.usage else NOTHING
-    figures = Figures(ms=result.ms, usage=usage, tool_errors=result.tool_errors, is_shared=True)
-    changed = result.file_commit is not None and result.file_commit != base
-    return Outcome(
-        run=run.measured(figures),
-        returned=result.returned,
-        report=report,
-        taken=FileCommitId(str(result.file_commit)) if changed else None,
-    )
-
-
-def cut_off(gone: LoopGone, node: str | None = None) -> Pause:
-    """Return the pause of a run whose event loop did not finish a coroutine."""
-    return Pause(reason=str(gone), kind=PauseKind.REQUESTED, node=node)
-
-
-def _in_doubt(run: NodeRun, doubt: InDoubt) -> Pause:
-    call = doubt.call
-    return Pause(
-        reason="in doubt",
-        kind=PauseKind.IN_DOUBT,
-        node=run.node,
-        question={
-            "question": f"{call.tool}({call.arguments}) began at {call.started_at:%H:%M:%S} UTC and never reported "
-            "back. Did it happen? Answer `again` to call it again, or `done` (with its result) to continue.",
-            "identity": call.identity,
-        },
-    )
-
-
-def _diverged(node: Node, tools: list[str]) -> Pause:
-    return Pause(
-        reason=f"node {node.name!r} ran again and did not ask for {', '.join(tools)}, which an earlier attempt "
-        "called; resume with rerun_node=True to undo what can be undone and start the node over",
-        kind=PauseKind.CALLS_DIFFER,
-        node=node.name,
-    )
-
-
-def _lost(node: Node, tools: list[str]) -> Pause:
-    return Pause(
-        reason=f"the database lost its end, where node {node.name!r} had called {', '.join(tools)}. The node ran again "
-        "and did not ask for that. Find out whether it happened, then resume with rerun_node=True to start the node "
-        "over",
-        kind=PauseKind.CALLS_DIFFER,
-        node=node.name,
-    )

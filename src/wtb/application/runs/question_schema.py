@@ -19,7 +19,7 @@ def check_schema(schema: Any) -> None:
     try:
         Draft202012Validator.check_schema(dict(schema))
     except SchemaError as error:
-        raise InvalidInput(f"the schema of a question is no JSON schema: {error.message}") from error
+        raise InvalidInput(f"the schema of a question is not a JSON schema: {error.message}") from error
 
 
 def check_answer(question: str, schema: Any, answer: Any) -> None:

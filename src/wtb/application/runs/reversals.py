@@ -21,7 +21,7 @@ from wtb.domain.secrets import Masker
 from wtb.domain.tools import CallStatus, Tool, ToolCall, WhenInDoubt
 from wtb.domain.values import evolve
 
-_Told = type[ToolStarted] | type[ToolCompleted] | type[ToolFailed] | type[ToolReversed]
+_CallEvent = type[ToolStarted] | type[ToolCompleted] | type[ToolFailed] | type[ToolReversed]
 
 
 class ReversalFailed(WTBError):
@@ -194,11 +194,11 @@ class Reversals:
             "and say so: `--in-doubt done` if it did, `--in-doubt again` if not"
         )
 
-    def _save(self, call: ToolCall, token: int | None, told: _Told | None) -> None:
+    def _save(self, call: ToolCall, token: int | None, event_type: _CallEvent | None) -> None:
         with self._storage.unit_of_work() as uow:
             uow.executions.check_lease(call.execution_id, token)
             uow.tool_calls.save(call)
-            if told is not None:
-                body = told(tool=call.tool, call=call.identity, error=call.error or None, by=self._user)
+            if event_type is not None:
+                body = event_type(tool=call.tool, call=call.identity, error=call.error or None, by=self._user)
                 uow.events.append(Event.of(body, stream=call.execution_id, at=self._clock.now()))
             uow.commit()

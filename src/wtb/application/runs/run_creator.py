@@ -144,8 +144,8 @@ class RunCreator:
             at = Position(execution=execution, branch=branch, head=point)
             if change:
                 next_nodes = point.next_nodes if begun is None else begun.next_nodes
-                told = "another input" if begun is not None else edit_of(change)
-                facts = {"trigger": Trigger.PAUSE, "description": told, "created_by": created_by}
+                text = "another input" if begun is not None else edit_of(change)
+                facts = {"trigger": Trigger.PAUSE, "description": text, "created_by": created_by}
                 draft = self._drafts.after(at, next_nodes=next_nodes, **facts)
                 memory = None if begun is None else begun.memory or None
                 at = move_head(uow, at, uow.checkpoints.save(draft, change, memory=memory))

@@ -8,7 +8,9 @@ from typing import Any
 
 from wtb.application.runs.callers_loop import LoopGone
 from wtb.application.runs.function_caller import failure_of, takes_context
-from wtb.application.runs.node_runner import Equipment, NodeRunner, Outcome, Work, cut_off, file_commit
+from wtb.application.runs.node_attempt import Outcome, Work
+from wtb.application.runs.node_pauses import cut_off
+from wtb.application.runs.node_runner import Equipment, NodeRunner, file_commit
 from wtb.application.runs.progress import RunProgress
 from wtb.application.runs.run_request import RunRequest
 from wtb.application.runs.steps import INTERRUPTED, Ending, NodeReport, Position, SaveFiles, Step

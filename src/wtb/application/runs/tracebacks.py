@@ -32,14 +32,14 @@ def own_traceback(error: BaseException) -> str:
     """
     if (remote := getattr(error, REMOTE_TRACEBACK, None)) is not None:
         return str(remote)
-    told = traceback.TracebackException.from_exception(error)
-    remaining: list[traceback.TracebackException | None] = [told]
+    raised = traceback.TracebackException.from_exception(error)
+    remaining: list[traceback.TracebackException | None] = [raised]
     while remaining:
         each = remaining.pop()
         if each is not None:
             _begin_with_own(each.stack)
             remaining += (each.__cause__, each.__context__, *(each.exceptions or ()))
-    return "".join(told.format())
+    return "".join(raised.format())
 
 
 def _begin_with_own(stack: traceback.StackSummary) -> None:

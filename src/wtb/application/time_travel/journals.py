@@ -54,7 +54,7 @@ class Journals:
         return next((journal for journal in reversed(journals) if journal.is_open), None)
 
 
-def told_apart(journal: Rollback, journals: Sequence[Rollback]) -> Rollback:
+def with_own_end_time(journal: Rollback, journals: Sequence[Rollback]) -> Rollback:
     """Return the journal with an end time that no other journal of the run has.
 
     By that time, a redo finds the node runs that a rollback left behind.

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from wtb.application.runs.reversals import Doubt, RedoDiverged, ReversalFailed, Reversals
 from wtb.application.runs.steps import Position
-from wtb.application.time_travel.journals import last_undone, told_apart
+from wtb.application.time_travel.journals import last_undone, with_own_end_time
 from wtb.application.workspaces import Workspaces
 from wtb.domain.checkpoint import Checkpoint, NodeRun, NodeStatus
 from wtb.domain.errors import LeaseLost, WTBError
@@ -78,9 +78,9 @@ class RollbackExecutor:
                     at = self._begun(at, journal)
                 self._move(at, journal, swap, doubt)
         except RedoDiverged as error:
-            told = self._masker.text(f"{error}; the run stays where it is: resume it to run the node again")
-            self._end(at, journal.ended(RollbackStatus.ABANDONED, self._clock.now(), told), at.head)
-            raise RedoDiverged(told) from error
+            text = self._masker.text(f"{error}; the run stays where it is: resume it to run the node again")
+            self._end(at, journal.ended(RollbackStatus.ABANDONED, self._clock.now(), text), at.head)
+            raise RedoDiverged(text) from error
         # The staged files are in place: from here on, another process may use the folder.
         return self._end(at, journal.ended(RollbackStatus.COMPLETED, self._clock.now()), target)
 
@@ -216,15 +216,15 @@ class RollbackExecutor:
     def _failed(self, at: Position, journal: Rollback, error: Exception) -> RollbackFailed:
         """Record why it stopped; it can be continued or abandoned from any process."""
         now = self._clock.now()
-        told = self._masker.bounded(text_of(error))
+        text = self._masker.bounded(text_of(error))
         with self._storage.unit_of_work() as uow:
             uow.executions.check_lease(at.execution.id, at.token)
-            uow.rollbacks.save(journal.ended(RollbackStatus.FAILED, now, told))
-            body = RollbackStopped(direction=journal.direction.value, error=told, by=self._user)
+            uow.rollbacks.save(journal.ended(RollbackStatus.FAILED, now, text))
+            body = RollbackStopped(direction=journal.direction.value, error=text, by=self._user)
             uow.events.append(Event.of(body, stream=at.execution.id, at=now))
             uow.commit()
         return RollbackFailed(
-            f"{told}. {_NOUNS[journal.direction]} run {at.execution.id!r} is unfinished: fix the cause and finish it "
+            f"{text}. {_NOUNS[journal.direction]} run {at.execution.id!r} is unfinished: fix the cause and finish it "
             f"with `wtb rollback {at.execution.id} --continue`, or give it up with `--abandon`"
         )
 
@@ -235,7 +235,7 @@ class RollbackExecutor:
         with self._storage.unit_of_work() as uow:
             execution = uow.executions.get(at.execution.id).released(at.token, now)  # naming may have changed it
             uow.executions.save(execution, token=at.token)
-            uow.rollbacks.save(told_apart(journal, uow.rollbacks.list_rollbacks(execution.id)))
+            uow.rollbacks.save(with_own_end_time(journal, uow.rollbacks.list_rollbacks(execution.id)))
             uow.events.append(Event.of(self._outcome(uow, at, journal, at.head), stream=execution.id, at=now))
             uow.commit()
         return execution
@@ -244,12 +244,12 @@ class RollbackExecutor:
         now = self._clock.now()
         was_done = journal.status is RollbackStatus.COMPLETED
         where = head.name or (f"{head.node}#{head.visit}" if head.node else f"step {head.step}")
-        reason = f"{'rolled back' if journal.direction is RollbackDirection.ROLLBACK else 'gone forward'} to {where}"
+        reason = f"{'rolled back' if journal.direction is RollbackDirection.ROLLBACK else 'moved forward'} to {where}"
         pause = Pause(reason=reason if was_done else f"{journal.direction} given up", kind=PauseKind.MOVED)
         execution = at.execution.moved_to(ExecutionStatus.PAUSED, now, pause=pause)
         with self._storage.unit_of_work() as uow:
             journals = uow.rollbacks.list_rollbacks(execution.id)
-            journal = told_apart(journal, journals)
+            journal = with_own_end_time(journal, journals)
             if was_done:
                 for run in _left_or_taken_up(uow, at, journal, head, journals):
                     uow.node_runs.save(run)

@@ -1,4 +1,4 @@
-"""`wtb batch`: run every combination on every case, and show and manage the results."""
+"""`wtb batch`: run every combination on every case; continue, cancel and delete batches."""
 
 from __future__ import annotations
 
@@ -15,99 +15,46 @@ import click
 
 from wtb.application.batches.attempt import Progress
 from wtb.application.batches.forecast import ExternalTool, Forecast
-from wtb.application.queries.batch_data import MatrixRow
-from wtb.batch_results import BatchResult, CaseText, JobResult, error_line, failed_jobs, unscored_jobs
+from wtb.batch_results import BatchResult, failed_jobs, unscored_jobs
 from wtb.batches import BatchTest, load_batch
 from wtb.bench import Bench
+from wtb.cli.commands.batch_look import list_batches, show_batch, show_status
+from wtb.cli.commands.batch_options import (
+    cases_file,
+    external_rule,
+    fresh_nodes,
+    job_timeout_option,
+    memory_option,
+    ray_address_option,
+    read_fresh,
+    runner_name,
+    workers_number,
+)
 from wtb.cli.exit_codes import UNEXPECTED, WORK_FAILED
 from wtb.cli.interrupts import Interrupts
-from wtb.cli.output import as_json, counted, echo, example, print_json, show, show_rows, url
+from wtb.cli.output import as_json, counted, echo, example, print_json, show, url
 from wtb.cli.views.batch_changes import (
     external_data,
     forecast_data,
-    print_changes,
     print_external,
     print_forecast,
-    print_noticed,
 )
 from wtb.cli.views.batch_live import BatchDisplay
-from wtb.cli.views.batch_status import dead_rows, print_runner_hint, print_status
+from wtb.cli.views.batch_overview import print_overview
 from wtb.cli.views.batch_tables import (
     best_first,
-    failure_rows,
-    print_cases,
-    print_crowding,
-    print_evaluation_counts,
-    print_evaluation_failures,
-    print_failures,
-    print_flaky,
-    print_matrix,
-    print_measured_apart,
-    print_not_taken_back,
-    print_sharing,
-    print_spent,
-    print_tags,
     spending,
 )
-from wtb.domain.batch import Batch, BatchStatus, JobStatus
+from wtb.domain.batch import BatchStatus
 from wtb.domain.cases import Case
 from wtb.domain.errors import DatabaseAway, InvalidInput
 from wtb.domain.job_limits import Resources
 from wtb.domain.limits import ADAPTIVE, Limit, read_limits
 from wtb.domain.spending import Budget
-from wtb.domain.tool_answers import External
 from wtb.domain.variants import label, parse_label
 from wtb.infrastructure.cases import read_cases
 
 _STOPPING = "Stopping: jobs that have started will finish; Ctrl-C again ends this process at once."
-
-EVERYTHING = "*"
-
-cases_file = click.option(
-    "--cases",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Use the cases in this JSONL or CSV file instead.",
-)
-fresh_nodes = click.option(
-    "--fresh",
-    multiple=True,
-    is_flag=False,
-    flag_value=EVERYTHING,
-    metavar="[NODE]",
-    help="Ignore earlier results of NODE, or of all nodes if you name none. Put it after FILE; repeatable.",
-)
-external_rule = click.option(
-    "--external",
-    type=click.Choice([rule.value for rule in External]),
-    help="Make calls of external tools (run), make them and take them back after the job (reverse), or refuse them.",
-)
-workers_number = click.option(
-    "--workers", type=click.IntRange(1), metavar="N", help="How many jobs to run at the same time."
-)
-
-runner_name = click.option(
-    "--runner",
-    default=None,
-    metavar="NAME",
-    help="What runs the jobs: threads, processes, ray, an installed runner, or `file.py:Runner`.",
-)
-ray_address_option = click.option(
-    "--ray-address",
-    metavar="ADDRESS",
-    help="With --runner ray: the cluster, as `auto` or HOST:PORT. Without it, Ray starts on this machine.",
-)
-job_timeout_option = click.option(
-    "--job-timeout-s",
-    type=click.FloatRange(0, min_open=True),
-    metavar="S",
-    help="Let a job that takes longer than S seconds fail. In processes and on Ray its worker is ended.",
-)
-memory_option = click.option(
-    "--memory-gb",
-    type=click.FloatRange(0, min_open=True),
-    metavar="X",
-    help="In processes and on Ray: end a worker that uses more than X GB of memory. Its job fails.",
-)
 
 
 @click.group()
@@ -216,7 +163,7 @@ def run(
     if no_share:
         changes["share"] = False
     if fresh:
-        changes["fresh"] = _fresh(fresh)
+        changes["fresh"] = read_fresh(fresh)
     with Bench(url) as bench:
         test = _loaded(bench, file)
         most = {"usd": budget_usd, "tokens": budget_tokens, "s": budget_s}
@@ -249,10 +196,6 @@ def _loaded(bench: Bench, file: str) -> BatchTest:
     """Load a batch, and record which files it reads while it loads."""
     bench.services.observer.start()
     return load_batch(file)
-
-
-def _fresh(nodes: Sequence[str]) -> bool | tuple[str, ...]:
-    return True if EVERYTHING in nodes else tuple(nodes)
 
 
 @batch.command("plan")
@@ -288,7 +231,7 @@ def plan_batch(
     given = {"name": name, "cases": cases, "repeats": repeats, "external": external}
     changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     if fresh:
-        changes["fresh"] = _fresh(fresh)
+        changes["fresh"] = read_fresh(fresh)
     with Bench(url) as bench:
         test = replace(_loaded(bench, file), **changes)
         forecast = bench.plan(test, only=only)
@@ -389,7 +332,7 @@ def _run(bench: Bench, test: BatchTest, only: Sequence[str], *, remeasure: bool 
 
             stack.enter_context(interrupts.handled())
             result = bench.batch(
-                test, only=only, remeasure=remeasure, stop=stop, on_planned=planned, on_progress=display.told
+                test, only=only, remeasure=remeasure, stop=stop, on_planned=planned, on_progress=display.on_progress
             )
     except DatabaseAway as error:
         if not display.progress.total:  # nothing has begun
@@ -419,12 +362,12 @@ def _report_pause(name: str, progress: Progress, error: DatabaseAway, *, as_json
         jobs = {"total": progress.total, "failed": progress.failed, "left": progress.total - done}
         print_json({"name": name, "status": BatchStatus.PAUSED.value, "error": str(error), "jobs": jobs})
     echo(f"wtb: {error}", err=True)
-    told = f"{name} is paused: {done:,} of {counted(progress.total, 'job')} done."
-    echo(f"{told} When the database is back, run the same command again to continue.", err=True)
+    text = f"{name} is paused: {done:,} of {counted(progress.total, 'job')} done."
+    echo(f"{text} When the database is back, run the same command again to continue.", err=True)
 
 
 def _report(result: BatchResult, kept: int, *, used_up: Sequence[str], is_stopped: bool) -> None:
-    _print(result, best_first(result))
+    print_overview(result, best_first(result))
     name = shlex.quote(result.batch.name)
     if kept:
         echo(f"{counted(kept, 'job')} of {result.batch.record.jobs:,} kept from an earlier run.")
@@ -438,195 +381,6 @@ def _report(result: BatchResult, kept: int, *, used_up: Sequence[str], is_stoppe
         else:
             echo(f"Stopped with {left}: run the same command again to continue.")
     echo(f"Next: `wtb compare {name}`, `wtb batch show {name} --cases`, `wtb report {name}`.")
-
-
-def _print(result: BatchResult, rows: Sequence[MatrixRow]) -> None:
-    record = result.batch.record
-    repeats = f" × {counted(record.repeats, 'repeat')}" if record.repeats > 1 else ""
-    print_changes(record.changes)
-    sizes = f"{counted(len(record.combinations), 'combination')} × {counted(len(record.cases), 'case')}{repeats}"
-    echo(f"{result.batch.name}: {result.status.replace('_', ' ')}, {sizes}\n")
-    print_matrix(result, rows)
-    echo()
-    print_tags(result)
-    print_flaky(result)
-    print_sharing(result)
-    print_noticed(result)
-    print_crowding(result)
-    print_runner_hint(result)
-    print_measured_apart(result)
-    print_spent(result)
-    print_failures(result)
-    print_evaluation_failures(result)
-    print_not_taken_back(result)
-
-
-@batch.command("ls")
-@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Show at most this many batches.")
-@url
-@as_json
-@example("wtb batch ls")
-def list_batches(*, limit: int, url: str | None, as_json: bool) -> None:
-    """List batches, newest first."""
-    with Bench(url) as bench:
-        found = bench.list_batches(limit)
-    empty = "No batches here yet; `wtb batch run file.py` makes one."
-    show_rows([_row(each) for each in found], as_json=as_json, empty=empty)
-
-
-def _row(batch: Batch) -> dict[str, Any]:
-    return {
-        "batch": batch.name,
-        "workflow": batch.workflow_name,
-        "status": batch.status.value,
-        "combinations": len(batch.record.combinations),
-        "cases": len(batch.record.cases),
-        "repeats": batch.record.repeats,
-        "updated": batch.updated_at,
-        "id": batch.id,
-    }
-
-
-@batch.command("show")
-@click.argument("name", metavar="BATCH")
-@click.option(
-    "--cases",
-    "by_case",
-    is_flag=True,
-    help="Show every case: input, expected value, and the output, scores and run of each combination.",
-)
-@click.option(
-    "--different", metavar="METRIC", help="Show only cases on which combinations disagree, the widest spread first."
-)
-@click.option(
-    "--pareto",
-    multiple=True,
-    metavar="METRIC",
-    help="Show only combinations that are not shown to be beaten on these metrics; repeatable.",
-)
-@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Use only cases with this tag; repeatable.")
-@click.option("--failed", is_flag=True, help="Show only failed jobs and failed evaluators, with their errors.")
-@click.option(
-    "--dead", is_flag=True, help="Show only jobs that were given up because they lost their worker three times."
-)
-@click.option(
-    "--csv", "csv_file", type=click.Path(dir_okay=False, path_type=Path), help="Write one row per job to this file."
-)
-@url
-@as_json
-@example(
-    "wtb batch show support_qa",
-    "wtb batch show support_qa --different token_f1",
-    "wtb batch show support_qa --pareto token_f1 --pareto latency_s",
-)
-def show_batch(
-    *,
-    name: str,
-    by_case: bool,
-    different: str | None,
-    pareto: tuple[str, ...],
-    tags: tuple[str, ...],
-    failed: bool,
-    dead: bool,
-    csv_file: Path | None,
-    url: str | None,
-    as_json: bool,
-) -> None:
-    """Show the results of a batch: scores, verdicts and failures.
-
-    BATCH is the name or id of a batch. If it is still running or was stopped, you see the results so far.
-    """
-    with Bench(url) as bench:
-        result = bench.get_batch(name)
-        if tags:
-            result = result.tagged(*tags)
-        if csv_file is not None:
-            _write(result, csv_file, as_json=as_json)
-        elif dead:
-            empty = "No job lost its worker so often that it was given up."
-            show_rows(dead_rows(result, whole=as_json), as_json=as_json, empty=empty)
-        elif failed:
-            show_rows(failure_rows(result), as_json=as_json, empty="No job and no evaluator failed.")
-            if not as_json:
-                print_evaluation_counts(result)
-        elif by_case or different is not None:
-            _show_cases(result, different, as_json=as_json)
-        else:
-            front = result.pareto(*pareto) if pareto else result.combinations
-            rows = [row for row in best_first(result) if row.combination in front]
-            if as_json:
-                print_json(result.overview(rows).to_data())
-            else:
-                _print(result, rows)
-
-
-def _write(result: BatchResult, path: Path, *, as_json: bool) -> None:
-    try:
-        result.to_csv(path)
-    except OSError as error:
-        raise InvalidInput(f"{path} cannot be written: {error}") from error
-    count = len(result.results)
-    show({"file": str(path), "rows": count}, f"{counted(count, 'row')} written to {path}.", as_json=as_json)
-
-
-def _show_cases(result: BatchResult, different: str | None, *, as_json: bool) -> None:
-    order = list(result.batch.record.cases) if different is None else result.different(different)
-    place = {case: number for number, case in enumerate(order)}
-    columns = {name: number for number, name in enumerate(result.combinations)}
-    jobs = [job for job in result.results if job.case_id in place]
-    jobs.sort(key=lambda job: (place[job.case_id], columns[job.combination], job.repeat))
-    if as_json:
-        print_json([_plain(job, result.case_texts[job.case_id]) for job in jobs])
-        return
-    metrics = list(result.metrics) if different is None else [different]
-    empty = "No results yet." if different is None else f"All combinations agree on {different}."
-    print_cases(result, jobs, metrics)
-    if not jobs:
-        echo(empty)
-    else:
-        echo("Open the run of a row with `wtb show RUN`; try something else from one of its steps with `wtb fork RUN`.")
-
-
-def _plain(job: JobResult, case: CaseText) -> dict[str, Any]:
-    return {
-        "case": job.case_id,
-        "combination": job.combination,
-        "repeat": job.repeat,
-        "status": job.status,
-        "tags": case.tags,
-        "input": case.input,
-        "expected": case.expected,
-        "output": job.output,
-        "output_size": job.output_size,
-        "scores": job.scores,
-        "latency_s": job.latency_s,
-        "error": error_line(job) if job.status == JobStatus.FAILED else None,
-        "run": job.run_id,
-        "worker": job.worker,
-        "host": job.host,
-        "started": None if job.started is None else job.started.isoformat(),
-        "ended": None if job.ended is None else job.ended.isoformat(),
-        "attempts": len(job.attempts),
-        **({} if job.ray is None else {"ray_actor": job.ray.actor, "ray_task": job.ray.task}),
-    }
-
-
-@batch.command()
-@click.argument("name", metavar="BATCH")
-@url
-@as_json
-@example("wtb batch status support_qa")
-def status(*, name: str, url: str | None, as_json: bool) -> None:
-    """Show how far a batch has come, and which jobs run right now.
-
-    This works while `wtb batch run` runs in another terminal, or `bench.batch` in a program.
-    """
-    with Bench(url) as bench:
-        found = bench.batch_status(name)
-    if as_json:
-        print_json(found.to_data())
-    else:
-        print_status(found)
 
 
 @batch.command()
@@ -645,3 +399,7 @@ def cancel(*, name: str, url: str | None, as_json: bool) -> None:
     shown = cancelled.batch.name
     text = f"{shown} is cancelled: no more jobs start. Run it again to continue."
     show({"batch": cancelled.id, "name": shown, "status": cancelled.status}, text, as_json=as_json)
+
+
+for command in (list_batches, show_batch, show_status):
+    batch.add_command(command)

@@ -178,8 +178,8 @@ def _text_lines(lines: list[str] | tuple[str, ...]) -> Iterator[Text]:
 
 def _call_line(item: CallDiff) -> Text:
     call = item.call
-    told = {"question": call.arguments.get("question")} if call.kind is CallKind.ASK else call.arguments
-    arguments = ", ".join(f"{name}={_short(value)}" for name, value in told.items())
+    given = {"question": call.arguments.get("question")} if call.kind is CallKind.ASK else call.arguments
+    arguments = ", ".join(f"{name}={_short(value)}" for name, value in given.items())
     result = {CallStatus.SUCCEEDED: f" → {_short(call.result)}", CallStatus.FAILED: f" failed: {call.error}"}
     outcome = result.get(call.status, f" ({call.status})")
     line = f"{_MARKS[item.kind]} {item.node}#{item.visit}  {call.tool}({arguments}){outcome}"

@@ -199,7 +199,7 @@ def resume(
         if variants:
             options["variants"] = {**found.execution.options.get("variants", {}), **read_variants(variants)}
         update = dict(read_setting(item) for item in settings)
-        options["answer"] = None if answer is None else _value(answer, "--answer")
+        options["answer"] = None if answer is None else read_value(answer, "--answer")
         end(drive(bench, found, as_json=as_json, update=update, **options), as_json=as_json)
 
 
@@ -338,7 +338,7 @@ def read_setting(item: str) -> tuple[str, Any]:
     key, equals, value = item.partition("=")
     if not equals or not key:
         raise InvalidInput(f"--set takes KEY=VALUE, not {item!r}")
-    return key, _value(value, f"--set {key}")
+    return key, read_value(value, f"--set {key}")
 
 
 def read_variants(items: Sequence[str]) -> dict[str, str]:
@@ -350,7 +350,7 @@ def read_variants(items: Sequence[str]) -> dict[str, str]:
     return {node: name for node, _, name in pairs}
 
 
-def _value(text: str, what: str) -> Any:
+def read_value(text: str, what: str) -> Any:
     """Return the value if the text is JSON, else the text itself; refuse JSON that is too large."""
     try:
         return read_json(text, what)

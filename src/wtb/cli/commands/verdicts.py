@@ -113,8 +113,8 @@ def _worth_a_row(found: Sequence[Verdict]) -> list[Verdict]:
 
 def _print_legend(shown: Sequence[Verdict], against: str) -> None:
     families = dict.fromkeys(each.family for each in shown)
-    told = "; ".join(f"{family}{' (primary)' if family.is_primary else ''}" for family in families)
-    echo(f"Differences from {against}. p is adjusted (step-down maxT) for {told}.")
+    text = "; ".join(f"{family}{' (primary)' if family.is_primary else ''}" for family in families)
+    echo(f"Differences from {against}. p is adjusted (step-down maxT) for {text}.")
     echo("w/t/l: cases won, tied and lost; needed: about how many cases would show the difference.")
 
 

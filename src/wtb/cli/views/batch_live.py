@@ -75,7 +75,7 @@ class BatchDisplay:
         """Print a line unchanged."""
         self._console.print(Text(text))
 
-    def told(self, progress: Progress) -> None:
+    def on_progress(self, progress: Progress) -> None:
         """Show the new progress."""
         self.progress = progress
         if progress.is_cancelled and not self._is_cancelled:

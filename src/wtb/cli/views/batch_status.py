@@ -18,7 +18,8 @@ def print_status(found: BatchStatusView) -> None:
     failed = f" ({found.failed:,} failed)" if found.failed else ""
     status = found.batch.status.replace("_", " ")
     echo(f"{found.batch.name}: {status}, {done:,} of {counted(record.jobs, 'job')} done{failed}, {found.left:,} left")
-    echo(f"Runner: {record.runner}, {counted(record.workers, 'worker')}. Spent: {spending(found.spent)}.")
+    most = "up to " if record.runner == "ray" else ""
+    echo(f"Runner: {record.runner}, {most}{counted(record.workers, 'worker')}. Spent: {spending(found.spent)}.")
     if found.lost_workers:
         dead = f"; {counted(found.dead, 'job')} given up, see --dead of `wtb batch show`" if found.dead else ""
         echo(f"{counted(found.lost_workers, 'worker')} lost on the way{dead}.")

@@ -122,7 +122,7 @@ class LiveDisplay:
             case NodeFailed() | NodeRetried() as failed:
                 parts = [_name(failed.node, failed.visit), failed.error]
             case NodeEmitted() as emitted:
-                parts = [_name(emitted.node, emitted.visit), short(_told(emitted.data))]
+                parts = [_name(emitted.node, emitted.visit), short(_one_line(emitted.data))]
             case NodeLogged() as logged:
                 level = "" if logged.level == "info" else f"{logged.level}: "
                 parts = [_name(logged.node, logged.visit), level + short(logged.text.partition("\n")[0])]
@@ -146,7 +146,7 @@ def usage(used: Mapping[str, Any]) -> str:
     return f"{tokens}, {known}no price known for {', '.join(unpriced)}"
 
 
-def _told(data: Any) -> str:
+def _one_line(data: Any) -> str:
     """Return what a node emitted in one line: `done=3 of=10` for a mapping."""
     if isinstance(data, dict):
         data = " ".join(f"{key}={text_of(item, str)}" for key, item in data.items())

@@ -29,17 +29,20 @@ def score_data(score: RunScore) -> dict[str, Any]:
         "error": score.error,
         "checkpoint": score.checkpoint_id,
         "fingerprint": score.fingerprint,
+        "batch": score.batch_id,
         "by": score.created_by,
         "at": score.created_at,
     }
 
 
-def _score(score: RunScore, view: RunView) -> str:
+def score_text(score: RunScore) -> str:
+    """Return a score for people; `failed` if the evaluator failed."""
     if score.score is None:
-        text = f"{score.metric} failed"
-    elif isinstance(score.score, bool):
-        text = f"{score.metric} {str(score.score).lower()}"
-    else:
-        text = f"{score.metric} {number(score.score)}"
-    is_at_head = view.head is not None and score.checkpoint_id == view.head.id
+        return "failed"
+    return str(score.score).lower() if isinstance(score.score, bool) else number(score.score)
+
+
+def _score(score: RunScore, view: RunView) -> str:
+    text = f"{score.metric} {score_text(score)}"
+    is_at_head = score.checkpoint_id is None or (view.head is not None and score.checkpoint_id == view.head.id)
     return text if is_at_head else f"{text} (at another checkpoint)"

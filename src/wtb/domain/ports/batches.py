@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 from wtb.domain.batch import Baseline, Batch, BatchDriver, CacheEntry, Job
+from wtb.domain.ids import ExecutionId
 from wtb.domain.observation import Observation
 
 
@@ -45,6 +46,10 @@ class BatchRepository(Protocol):
 
     def get_job(self, batch_id: str, number: int) -> Job:
         """Return one job, or raise BatchNotFound."""
+        ...
+
+    def find_job(self, batch_id: str, execution_id: ExecutionId) -> Job | None:
+        """Return the job of a batch whose result comes from this run; None if it has none, or has a newer one."""
         ...
 
     def delete(self, batch_id: str) -> None:

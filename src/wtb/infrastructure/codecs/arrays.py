@@ -69,7 +69,7 @@ def build_array(data: Any) -> Any:
 
     start = len(_MAGIC) + 2
     if type(data) is not bytes or data[: len(_MAGIC)] != _MAGIC:
-        raise DamagedData("a stored array is no .npy file")
+        raise DamagedData("a stored array is not an .npy file")
     end = start + int.from_bytes(data[len(_MAGIC) : start], "little")
     header = _HEADER.fullmatch(data[start:end])
     if header is None:

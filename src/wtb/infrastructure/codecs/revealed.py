@@ -12,15 +12,15 @@ _log = masked_logger(__name__)
 _MOST_PLACES = 1_000
 """The most places that are remembered, so that each is reported once."""
 
-_told: set[str] = set()
+_warned: set[str] = set()
 
 
 def warn_of_secret(needle: bytes, value: Any, path: str) -> None:
     """Log a warning, once per place, that stored data holds the text of a `Secret`; the path says where."""
     root = path.partition("[")[0]  # warn once per list, not once per item
-    if root in _told or len(_told) >= _MOST_PLACES:
+    if root in _warned or len(_warned) >= _MOST_PLACES:
         return
-    _told.add(root)
+    _warned.add(root)
     _log.warning(
         "%s holds the text of a wtb.Secret and is stored unmasked: read the secret in the node that needs it, and do "
         "not return it from nodes or pass it as a plain argument",

@@ -57,8 +57,13 @@ def _parents() -> Iterator[tuple[int, int]]:
             with suppress(OSError, ValueError, IndexError):
                 # The name of the program, in brackets, may hold spaces and brackets.
                 fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
-                if fields[0] not in "ZX":
+                if not _has_ended(state=fields[0], threads=int(fields[17])):
                     yield int(entry.name), int(fields[1])
+
+
+def _has_ended(state: str, threads: int) -> bool:
+    """Whether all of a process has ended. Its state is that of its first thread; other threads may run on."""
+    return state in "ZX" and threads <= 1
 
 
 def end_descendants(keep: Collection[int] = ()) -> int:

@@ -92,6 +92,7 @@ class ProcessGuard:
         """Fork a process for nodes. It leads a session of its own, away from the terminal's Ctrl-C."""
         sys.stdout.flush()
         sys.stderr.flush()
+        self._how = "was killed, but has not ended yet"
         self._child = os.fork()
         if self._child:
             os.close(number)

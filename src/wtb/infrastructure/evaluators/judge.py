@@ -150,10 +150,10 @@ class Judge:
                 return json.loads(_whole(reply, time.monotonic() + self.timeout_s))
         except HTTPError as error:
             with error:
-                told = error.read(_LONGEST_TOLD).decode(errors="replace")
+                text = error.read(_LONGEST_TOLD).decode(errors="replace")
             if error.code not in _PASSING:
-                raise JudgeFailed(f"{self.model} cannot be asked: HTTP {error.code}: {told}") from error
-            raise _TryAgain(f"HTTP {error.code}: {told}", _seconds(error.headers.get("Retry-After"))) from error
+                raise JudgeFailed(f"{self.model} cannot be asked: HTTP {error.code}: {text}") from error
+            raise _TryAgain(f"HTTP {error.code}: {text}", _seconds(error.headers.get("Retry-After"))) from error
         except TimeoutError as error:
             raise _TryAgain(f"no answer within {self.timeout_s:g} s") from error
         except (OSError, HTTPException) as error:  # URLError is an OSError

@@ -1,4 +1,7 @@
-"""Find evaluators by name: built-in ones without options, and those of packages (entry points `wtb.evaluators`)."""
+"""Find evaluators by name: built-in ones, and those of packages (entry points `wtb.evaluators`).
+
+A built-in one that compares a value of the state is named with its key: `exact_match:answer`.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ from wtb.infrastructure.evaluators.functions import plain_evaluator
 GROUP = "wtb.evaluators"
 
 _BUILT_IN = {each.name: each for each in (Latency(), Cost(), Tokens(), Steps(), ToolErrors())}
-_KEYED = {each.name: each.__name__ for each in (ExactMatch, Contains, RegexMatch, NumericMatch, TokenF1, FitsSchema)}
+_KEYED = {each.name: each for each in (ExactMatch, Contains, RegexMatch, NumericMatch, TokenF1)}
 
 
 def read_evaluators(given: Sequence[Any]) -> tuple[Any, ...]:
@@ -51,18 +54,33 @@ def evaluator_named(name: str) -> Any:
     """Return an evaluator by name; if an entry point names a class or a function, it is called."""
     if name in _BUILT_IN:
         return _BUILT_IN[name]
+    if is_keyed(name):
+        keyed_name, _, key = name.partition(":")
+        return _KEYED[keyed_name](key)
     installed = {each.name: each for each in entry_points(group=GROUP)}
     if name not in installed:
-        known = ", ".join([*_BUILT_IN, *sorted(map(_told, installed.values()))])
-        keyed = f"; give wtb.{_KEYED[name]}('KEY', …), which scores a value of the state" if name in _KEYED else ""
-        raise InvalidInput(f"there is no evaluator {name!r}; known names: {known}{keyed}")
+        raise InvalidInput(_unknown(name, installed.values()))
     entry = installed[name]
     try:
         found = entry.load()
         return found if hasattr(found, "evaluate") and not isinstance(found, type) else found()
     except Exception as error:
-        raise InvalidInput(f"evaluator {_told(entry)} cannot be loaded: {type(error).__name__}: {error}") from error
+        raise InvalidInput(f"evaluator {_labelled(entry)} cannot be loaded: {type(error).__name__}: {error}") from error
 
 
-def _told(entry: EntryPoint) -> str:
+def is_keyed(name: str) -> bool:
+    """Whether a name is that of a built-in evaluator with the key of the state that it compares."""
+    return ":" in name and name.partition(":")[0] in _KEYED
+
+
+def _unknown(name: str, installed: Iterable[EntryPoint]) -> str:
+    if name in _KEYED:
+        return f"evaluator {name!r} needs a key of the state: '{name}:KEY', or wtb.{_KEYED[name].__name__}('KEY', …)"
+    if name == FitsSchema.name:
+        return f"evaluator {name!r} needs a schema: give wtb.FitsSchema('KEY', …)"
+    known = ", ".join([*_BUILT_IN, *(f"{each}:KEY" for each in _KEYED), *sorted(map(_labelled, installed))])
+    return f"there is no evaluator {name!r}; known names: {known}"
+
+
+def _labelled(entry: EntryPoint) -> str:
     return entry.name if entry.dist is None else f"{entry.name} (of {entry.dist.name})"

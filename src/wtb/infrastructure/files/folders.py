@@ -18,7 +18,7 @@ from wtb.domain.ports import ObjectStore, ScannedFolder, SurveyedFolder
 from wtb.infrastructure.files.confined import ConfinedFolder
 from wtb.infrastructure.files.ignore import IGNORE_FILE, MAX_BYTES, IgnoreRules, NoRules, rules_of
 from wtb.infrastructure.files.index import StatIndex, is_usable, is_worth_saving, load_index, save_index
-from wtb.infrastructure.files.os_errors import told_as
+from wtb.infrastructure.files.os_errors import reported_as
 from wtb.infrastructure.files.scanner import HashingSink, Scanner, StoringSink, rules_in
 from wtb.infrastructure.files.staging import HALF_DONE, ContentSource, Read, clear, stage
 from wtb.infrastructure.files.store import LocalFolderStore, replaced
@@ -45,7 +45,7 @@ class LocalFolders:
         root = folder.absolute()
         sink = StoringSink(self._objects)
         known = self._indexes.get(root)
-        with told_as(WorkspaceError, f"the workspace {root} cannot be read"), self._opened(root) as confined:
+        with reported_as(WorkspaceError, f"the workspace {root} cannot be read"), self._opened(root) as confined:
             if confined.mode_at(HALF_DONE) is not None:
                 raise WorkspaceError(f"a restore of {root} was interrupted; restore it again before anything else")
             # Files in the index but not in the base may never have been stored: read them again.
@@ -65,9 +65,9 @@ class LocalFolders:
     def staged(self, folder: Path, tree: FileTree, read: Read) -> Iterator[Callable[[], TreeDelta]]:
         root = folder.absolute()
         source = ContentSource(self._objects, read)
-        told = partial(told_as, WorkspaceError, f"{root} cannot be restored")
+        reporting = partial(reported_as, WorkspaceError, f"{root} cannot be restored")
         with ExitStack() as stack:
-            with told():
+            with reporting():
                 confined = stack.enter_context(self._opened(root))
                 clear(confined)
                 delta = diff(self._looked_at(root, confined, _rules_of(tree, source)), tree)
@@ -75,7 +75,7 @@ class LocalFolders:
                 staged = stage(confined, delta, source) if delta else {}
 
             def swap() -> TreeDelta:
-                with told():
+                with reporting():
                     self._check_place(root, confined)
                     if delta:
                         Swap(confined, tree, delta, staged).run()
@@ -97,7 +97,7 @@ class LocalFolders:
     def survey(self, folder: Path, *, known_as: Path | None = None) -> SurveyedFolder:
         root = folder.absolute()
         known = self._indexes.get(root if known_as is None else known_as.absolute())
-        with told_as(WorkspaceError, f"the workspace {root} cannot be read"), self._opened(root) as confined:
+        with reported_as(WorkspaceError, f"the workspace {root} cannot be read"), self._opened(root) as confined:
             scanner = Scanner(root, confined, known, rules_in(confined), HashingSink())
             index = scanner.run()
             changed_ns = max(confined.changed_ns(), scanner.looked_at_ns, index.changed_ns())
@@ -125,7 +125,7 @@ class LocalFolders:
 
     def drop_index(self, index: Path) -> None:
         self._indexes.forget(index)
-        with told_as(WorkspaceError, f"the stat index {index} cannot be removed"):
+        with reported_as(WorkspaceError, f"the stat index {index} cannot be removed"):
             index.unlink(missing_ok=True)
 
     def _looked_at(self, root: Path, confined: ConfinedFolder, rules: IgnoreRules) -> FileTree:

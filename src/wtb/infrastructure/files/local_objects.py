@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from wtb.domain.errors import ObjectNotFound, StorageUnavailable
 from wtb.domain.ports import StoredObject
-from wtb.infrastructure.files.os_errors import told_as
+from wtb.infrastructure.files.os_errors import reported_as
 
 FIRST_BYTES = 64 * 1024
 """Contents up to this size are hashed before they are written; larger ones are hashed while they are written."""
@@ -41,7 +41,7 @@ class LocalObjectStore:
         self._lock = Lock()
 
     def put(self, stream: BinaryIO) -> StoredObject:
-        with told_as(StorageUnavailable, f"objects cannot be written to {self._folder}"):
+        with reported_as(StorageUnavailable, f"objects cannot be written to {self._folder}"):
             first = stream.read(FIRST_BYTES)
             second = stream.read(CHUNK_BYTES) if first else b""
             if not second:
@@ -51,7 +51,7 @@ class LocalObjectStore:
             return self._write(itertools.chain((first, second), iter(lambda: stream.read(CHUNK_BYTES), b"")))
 
     def put_as(self, digest: bytes, content: bytes) -> None:
-        with told_as(StorageUnavailable, f"objects cannot be written to {self._folder}"):
+        with reported_as(StorageUnavailable, f"objects cannot be written to {self._folder}"):
             self._write_once(content, StoredObject(digest, len(content)))
 
     def _write_once(self, content: bytes, stored: StoredObject) -> None:
@@ -108,7 +108,7 @@ class LocalObjectStore:
         folders = {os.path.dirname(path) for path in paths} | {self._folder, os.path.dirname(self._folder)}
         try:
             with (
-                told_as(StorageUnavailable, f"objects in {self._folder} cannot be flushed"),
+                reported_as(StorageUnavailable, f"objects in {self._folder} cannot be flushed"),
                 ThreadPoolExecutor(min(_SYNC_THREADS, len(paths))) as threads,
             ):
                 list(threads.map(_flush, sorted(paths)))
@@ -119,14 +119,14 @@ class LocalObjectStore:
             raise
 
     def open(self, digest: bytes) -> BinaryIO:
-        with told_as(StorageUnavailable, f"object {digest.hex()} in {self._folder} cannot be read"):
+        with reported_as(StorageUnavailable, f"object {digest.hex()} in {self._folder} cannot be read"):
             for path in (self._path(digest), self._aside(digest)):
                 with suppress(FileNotFoundError):
                     return open(path, "rb", buffering=0)
             raise ObjectNotFound(digest.hex(), self._folder)
 
     def list_objects(self, *, unused_since: datetime) -> Iterator[StoredObject]:
-        with told_as(StorageUnavailable, f"objects in {self._folder} cannot be listed"):
+        with reported_as(StorageUnavailable, f"objects in {self._folder} cannot be listed"):
             for folder in Path(self._folder).glob("[0-9a-f][0-9a-f]"):
                 for item in os.scandir(folder):
                     stat = item.stat(follow_symlinks=False)
@@ -139,7 +139,7 @@ class LocalObjectStore:
         The new name still identifies the object: if a kill leaves it there, `open` finds it and restores it.
         """
         path, aside = self._path(digest), self._aside(digest)
-        with told_as(StorageUnavailable, f"object {digest.hex()} in {self._folder} cannot be deleted"):
+        with reported_as(StorageUnavailable, f"object {digest.hex()} in {self._folder} cannot be deleted"):
             if unused_since is not None and not _is_older(path, unused_since):
                 return False
             os.makedirs(os.path.dirname(aside), mode=0o700, exist_ok=True)
@@ -155,7 +155,7 @@ class LocalObjectStore:
         return True
 
     def discard_unfinished(self, *, unused_since: datetime) -> int:
-        with told_as(StorageUnavailable, f"what is left over in {self._folder}/tmp cannot be deleted"):
+        with reported_as(StorageUnavailable, f"what is left over in {self._folder}/tmp cannot be deleted"):
             left = [item for item in Path(self._folder, "tmp").glob("*") if _is_older(str(item), unused_since)]
             for item in left:
                 if len(item.name) == _DIGEST_CHARS and not os.path.exists(self._path(bytes.fromhex(item.name))):

@@ -24,7 +24,7 @@ _ADVICE = {
 
 
 @contextmanager
-def told_as(kind: type[StorageError], what: str) -> Iterator[None]:
+def reported_as(kind: type[StorageError], what: str) -> Iterator[None]:
     """Raise an error of this kind for an OSError; the message says what it concerns and what to do."""
     try:
         yield

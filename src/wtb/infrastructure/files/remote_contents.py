@@ -79,13 +79,13 @@ class RemoteContents:
             list(threads.map(self._write_one, contents, contents.values()))
 
     def _write_one(self, place: str, content: bytes) -> None:
-        with self._told("objects cannot be written"):
+        with self._reported("objects cannot be written"):
             files, root = self._place
             files.pipe_file(f"{root}/{place}", content)
 
     def find(self, place: str) -> bytes | None:
         """Return the content with this name; None if there is none."""
-        with self._told("an object cannot be read"):
+        with self._reported("an object cannot be read"):
             files, root = self._place
             try:
                 return bytes(files.cat_file(f"{root}/{place}"))
@@ -94,7 +94,7 @@ class RemoteContents:
 
     def remove(self, place: str) -> None:
         """Remove the content with this name, if there is one."""
-        with self._told("an object cannot be deleted"):
+        with self._reported("an object cannot be deleted"):
             files, root = self._place
             try:
                 files.rm_file(f"{root}/{place}")
@@ -108,7 +108,7 @@ class RemoteContents:
                 yield {place for name in self._names(folder) if _PLACE.fullmatch(place := f"{folder}/{name}")}
 
     def _names(self, folder: str) -> list[str]:
-        with self._told("objects cannot be listed"):
+        with self._reported("objects cannot be listed"):
             files, root = self._place
             try:
                 found = files.ls(f"{root}/{folder}".rstrip("/"), detail=False, refresh=True)
@@ -118,7 +118,7 @@ class RemoteContents:
 
     def remove_older(self, place: str, at: datetime) -> bool:
         """Remove a content that was written before that time; return whether it was."""
-        with self._told("an object cannot be deleted"):
+        with self._reported("an object cannot be deleted"):
             files, root = self._place
             try:
                 modified: datetime = files.modified(f"{root}/{place}")
@@ -130,7 +130,7 @@ class RemoteContents:
         return True
 
     @contextmanager
-    def _told(self, what: str) -> Iterator[None]:
+    def _reported(self, what: str) -> Iterator[None]:
         """Raise StorageUnavailable for an error of the service; the message says what to do.
 
         What the library reads meanwhile, such as credentials, is no input of the node that waits for it.

@@ -19,7 +19,7 @@ from wtb.infrastructure.files.confined import ConfinedFolder
 from wtb.infrastructure.files.ignore import IGNORE_FILE, MAX_BYTES, IgnoreRules, NoRules, rules_of
 from wtb.infrastructure.files.index import FILE_BYTES, Record, Signature, StatIndex, is_racy, signature_of
 from wtb.infrastructure.files.mapped import mapped_inodes
-from wtb.infrastructure.files.os_errors import told_as
+from wtb.infrastructure.files.os_errors import reported_as
 
 SMALL_BYTES = 4096
 """Contents up to this size are stored in the database with the commit, which saves a file and a flush for each."""
@@ -101,7 +101,7 @@ class Scanner:
     def run(self) -> StatIndex:
         """Scan the folder and return its new index."""
         pending = [""]
-        with told_as(WorkspaceError, f"the workspace {self._root} cannot be read"):
+        with reported_as(WorkspaceError, f"the workspace {self._root} cannot be read"):
             while pending:
                 pending += self._visit(pending.pop())
         delta = TreeDelta(self._changed, frozenset(self._gone()))

@@ -19,7 +19,7 @@ from threading import Lock
 from wtb.domain.errors import InvalidInput, WorkspaceError
 from wtb.infrastructure.files.confined import OPEN_FOLDER, identity_of, remove_folder
 from wtb.infrastructure.files.mounts import check_no_mounts, check_not_mounted
-from wtb.infrastructure.files.os_errors import told_as
+from wtb.infrastructure.files.os_errors import reported_as
 
 _REMEMBERED = 10_000
 _NOTE_BYTES = 4096
@@ -39,7 +39,7 @@ class LocalFolderStore:
 
     def make(self, folder: Path) -> None:
         """Create a folder with its parents, unless it exists."""
-        with told_as(WorkspaceError, f"the workspace {folder} cannot be created"):
+        with reported_as(WorkspaceError, f"the workspace {folder} cannot be created"):
             if not self.root.exists():
                 self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._forget(self.root)
@@ -74,7 +74,7 @@ class LocalFolderStore:
         """Remove a folder with everything in it. If a link has replaced it, remove only the link."""
         if not self.holds(folder):
             raise InvalidInput(f"{folder} is not a workspace of this store; remove it by hand")
-        with told_as(WorkspaceError, f"{folder} cannot be removed"), suppress(FileNotFoundError):
+        with reported_as(WorkspaceError, f"{folder} cannot be removed"), suppress(FileNotFoundError):
             with self._parent(folder) as parent:
                 if not stat.S_ISDIR(os.stat(folder.name, dir_fd=parent, follow_symlinks=False).st_mode):
                     os.unlink(folder.name, dir_fd=parent)
@@ -85,7 +85,7 @@ class LocalFolderStore:
 
     def rename(self, folder: Path, name: str) -> None:
         """Rename a folder in the same place; a non-empty folder with the new name is not replaced."""
-        with told_as(WorkspaceError, f"{folder} cannot be renamed"), self._parent(folder) as parent:
+        with reported_as(WorkspaceError, f"{folder} cannot be renamed"), self._parent(folder) as parent:
             os.close(self._opened(folder, parent))
             os.rename(folder.name, name, src_dir_fd=parent, dst_dir_fd=parent)
             self._forget(folder)
@@ -111,7 +111,7 @@ class LocalFolderStore:
 
     def write_note(self, path: Path, text: str | None) -> None:
         """Write a small file in one piece, or remove it. It replaces a link in its place."""
-        with told_as(WorkspaceError, f"{path} cannot be written"), self._parent(path) as parent:
+        with reported_as(WorkspaceError, f"{path} cannot be written"), self._parent(path) as parent:
             if text is None:
                 with suppress(FileNotFoundError):
                     os.unlink(path.name, dir_fd=parent)

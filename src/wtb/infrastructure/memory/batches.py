@@ -10,6 +10,7 @@ from datetime import datetime
 from wtb.domain.batch import Batch, BatchDriver, CacheEntry, CacheStatus, Job
 from wtb.domain.batch_record import BatchRecord
 from wtb.domain.errors import BatchNotFound
+from wtb.domain.ids import ExecutionId
 from wtb.domain.job_record import JobRecord
 from wtb.domain.ports import Codec
 from wtb.domain.values import evolve
@@ -68,6 +69,9 @@ class MemoryBatchRepository:
         if found is None:
             raise BatchNotFound(f"{batch_id}#{number}")
         return found
+
+    def find_job(self, batch_id: str, execution_id: ExecutionId) -> Job | None:
+        return next((job for job in self.list_jobs(batch_id) if job.execution_id == execution_id), None)
 
     def delete(self, batch_id: str) -> None:
         for job in self.list_jobs(batch_id):

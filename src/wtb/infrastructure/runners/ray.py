@@ -7,6 +7,7 @@ queue. A worker has up to two jobs: one runs, and the next one waits there, so t
 
 from __future__ import annotations
 
+import logging
 import queue
 import sys
 import threading
@@ -26,6 +27,8 @@ from wtb.infrastructure.runners.ray_messages import BeginWork, packed
 from wtb.infrastructure.runners.ray_slot import RaySlot, SlotState
 from wtb.infrastructure.runners.shared_store import machine_here
 from wtb.infrastructure.runners.worker_actor import WorkerActor, start_actor
+
+_log = logging.getLogger(__name__)
 
 _PLACED_WITHIN_S = 60.0
 """How long Ray may take to find a machine for any worker, at the start and after all machines were lost."""
@@ -147,7 +150,10 @@ class RayRunner:
         return self._work_to_do.to_data(), self._packed
 
     def worker_ended(self, error: BaseException) -> None:
-        if all(slot.state is SlotState.ENDED for slot in self._slots):
+        ended = sum(slot.state is SlotState.ENDED for slot in self._slots)
+        if ended == 1:  # the others probably fail likewise, and there may be fifty
+            _log.warning("a worker on Ray could not begin, and is not started again: %s", error)
+        if ended == len(self._slots):
             self.give_up(WorkerFailed(f"a worker on Ray ended before it was ready: {error}"))
 
     def give_up(self, error: BaseException) -> None:

@@ -56,8 +56,7 @@ class RayCluster:
             try:
                 self._connect(workers, address, folder, resources)
             except (ConnectionError, RuntimeError, ValueError) as error:
-                where = "on this machine" if address is None else f"at {address}"
-                raise WorkerFailed(f"there is no Ray cluster {where}: {error}") from error
+                raise WorkerFailed(_no_cluster(address, error)) from error
 
     def _connect(self, workers: int, address: str | None, folder: Path, resources: Resources) -> None:
         options: dict[str, Any] = {"namespace": NAMESPACE, "logging_level": logging.ERROR}
@@ -79,11 +78,16 @@ class RayCluster:
 
     def what_is_lacking(self, resources: Resources) -> str:
         """Say which resource no machine has enough of, or what is free if only other work is in the way."""
+        wanted = _as_ray_names(resources)
         machines = [each["Resources"] for each in self.ray.nodes() if each["Alive"]]
-        for name, amount in _as_ray_names(resources).items():
-            most = max((machine.get(name, 0.0) for machine in machines), default=0.0)
-            if most < amount:
-                return f"no machine has {_amount(name, amount)}; the most is {_amount(name, most)}"
+        most = {name: max((each.get(name, 0.0) for each in machines), default=0.0) for name in wanted}
+        lacking = [
+            f"{_amount(name, amount)} (the most is {_amount(name, most[name])})"
+            for name, amount in wanted.items()
+            if most[name] < amount
+        ]
+        if lacking:
+            return f"no machine has {' or '.join(lacking)}"
         free = [_amount(name, left) for name, left in self.ray.available_resources().items() if ":" not in name]
         return f"other work uses the machines; free now: {', '.join(free) or 'nothing'}"
 
@@ -91,6 +95,15 @@ class RayCluster:
         """Leave the cluster; end it if it is our own."""
         if self._is_ours:
             self.ray.shutdown()
+
+
+def _no_cluster(address: str | None, error: Exception) -> str:
+    if address is None:
+        return f"there is no Ray cluster on this machine: {error}"
+    return (
+        f"there is no Ray cluster at {address} that accepts this process: {error}. If the cluster was started with a "
+        "token, set RAY_AUTH_MODE=token here, too. `ray start` uses a token if there is one in ~/.ray/auth_token"
+    )
 
 
 def _as_ray_names(resources: Resources) -> dict[str, float]:

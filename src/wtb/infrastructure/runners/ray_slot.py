@@ -197,7 +197,6 @@ class RaySlot:
         """Start another worker in the place of one that could not begin, but not for ever."""
         if self._failed_starts >= _MOST_FAILED_STARTS:
             self._move(SlotState.ENDED)
-            _log.warning("a worker on Ray could not begin, and is not started again: %s", error)
             self._host.worker_ended(error)
             return
         self._failed_starts += 1

@@ -153,15 +153,15 @@ class SqliteAnchor:
             yield Fault(kind=FaultKind.ANCHOR, what=str(path), problem=problem, remedy="removes them")
 
     def _lost_by(self, run: ExecutionId, calls: Sequence[AnchoredCall]) -> Fault:
-        told = [f"{_DONE[call.act]} {call.tool} in node {call.node!r} ({call.started_at:%F %T} UTC)" for call in calls]
-        more = f" and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
+        named = [f"{_DONE[call.act]} {call.tool} in node {call.node!r} ({call.started_at:%F %T} UTC)" for call in calls]
+        more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
         can_go_on = self._status(run) not in _ENDED
         then = f"`wtb resume {run}` treats this as in doubt" if can_go_on else "find out whether this happened"
         return Fault(
             kind=FaultKind.ANCHOR,
             what=run,
             problem=f"the database has lost its last steps: after the last stored step, run {run!r} "
-            f"{', '.join(told[:_NAMED])}{more}; {then}",
+            f"{', '.join(named[:_NAMED])}{more}; {then}",
             runs=(run,),
             remedy=None if can_go_on else "removes the notes about these calls",
         )

@@ -113,6 +113,11 @@ class SqlBatchRepository:
             raise BatchNotFound(f"{batch_id}#{number}")
         return _job(row)
 
+    def find_job(self, batch_id: str, execution_id: ExecutionId) -> Job | None:
+        statement = f"SELECT {_JOB} FROM wtb_batch_jobs WHERE batch_id = ? AND execution_id = ?"
+        row = self._transaction.row(statement, (batch_id, execution_id))
+        return None if row is None else _job(row)
+
     def delete(self, batch_id: str) -> None:
         self._transaction.run("DELETE FROM wtb_batch_jobs WHERE batch_id = ?", (batch_id,))
         self._transaction.run("DELETE FROM wtb_batches WHERE id = ?", (batch_id,))

@@ -199,8 +199,17 @@ class Transaction:
         """Keep nothing of this transaction, whatever the caller does next."""
         self._failed = True
 
+    def begin_writing(self) -> None:
+        """Wait for the turn, unless this transaction has it or only reads."""
+        take_turn, self.take_turn = self.take_turn, None
+        if take_turn is not None:
+            take_turn()
+
     def _attempt(self, call: Callable[..., Answer], *arguments: Any) -> Answer:
-        self._check_open()
+        if self._failed or not self._open:
+            self._check_open()
+        if self.take_turn is not None:
+            self.begin_writing()
         try:
             return call(*arguments)
         except Exception as error:

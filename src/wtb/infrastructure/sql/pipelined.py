@@ -180,20 +180,21 @@ class PipelinedTransaction(Transaction):
     def _first(self, error: Exception) -> Exception:
         """Return why a pipeline failed.
 
-        If the server says that it stops, psycopg may fail once more on leaving the pipeline: "cannot exit pipeline mode
-        while busy". This error has no code, and the connection is still open, so nobody could tell the reason from it.
+        If the server says that it stops, psycopg may fail again and again on leaving the pipeline: "cannot exit
+        pipeline mode while busy". Such errors have no code, and the connection may still be open, so nobody could tell
+        the reason from them.
         """
-        before = error.__context__
-        is_second = getattr(error, "sqlstate", None) is None and isinstance(before, self.database.driver_error)
-        return before if is_second and isinstance(before, Exception) else error
+        while getattr(error, "sqlstate", None) is None and isinstance(error.__context__, self.database.driver_error):
+            error = error.__context__
+        return error
 
     def _tell(self) -> None:
         """Pass on the answers that somebody wants to hear; who hears one may send more."""
         asked, self._asked = self._asked, []
-        told = [(sent, cursor.fetchall()) for sent, cursor in asked]
-        for sent, rows in told:
+        answers = [(sent, cursor.fetchall()) for sent, cursor in asked]
+        for sent, rows in answers:
             sent.answer = rows
-        for sent, _ in told:
+        for sent, _ in answers:
             assert sent.then is not None
             assert isinstance(sent.answer, list)
             sent.then(sent.answer)  # a new one, if the connection was lost meanwhile

@@ -118,7 +118,6 @@ class PostgresDatabase(Database):
         )
         sa.event.listen(self._engine, "connect", _prepare_where_it_lasts)
         sa.event.listen(self._engine, "connect", self._note_birth)
-        sa.event.listen(self._engine, "checkout", self._refuse_old)
         sa.event.listen(self._engine, "reset", _drop_unless_idle)
         if telemetry.is_on:
             ConnectionCount(self._engine, telemetry)
@@ -145,6 +144,9 @@ class PostgresDatabase(Database):
 
     def _connected(self) -> sa.PoolProxiedConnection:
         connection = self._engine.raw_connection()
+        while connection.info[_BORN_AT] <= self._lost_at:  # it was idle; the server was probably stopped for all
+            self.discard(connection)
+            connection = self._engine.raw_connection()
         self._is_expected = True
         driver: Any = connection.driver_connection
         driver.autocommit = True  # we send BEGIN ourselves, once and with its options
@@ -153,7 +155,7 @@ class PostgresDatabase(Database):
     def _ask(self) -> Exception | None:
         """Ask whether the database is there; return the error if it is away."""
         try:
-            self._engine.raw_connection().close()
+            self.give_back(self._connected())
         except Exception as error:  # noqa: BLE001  whoever wanted a connection gets the other errors
             return self.translated(error) if self.is_lost(error) else None
         return None
@@ -173,18 +175,13 @@ class PostgresDatabase(Database):
         return isinstance(error, self._errors.OperationalError) and not is_refused
 
     def replace(self, connection: sa.PoolProxiedConnection | None, what: str) -> None:
-        """Discard a lost connection, and in time the idle ones: the server was probably stopped for all."""
+        """Discard a lost connection, and in time those that are idle now."""
         self._count(what)
         self._lost_at = time.monotonic()
         self.discard(connection)
 
     def _note_birth(self, connection: object, record: Any) -> None:
         record.info[_BORN_AT] = time.monotonic()
-
-    def _refuse_old(self, connection: object, record: Any, proxy: object) -> None:
-        """Let the pool replace an idle connection that is older than the last loss."""
-        if record.info[_BORN_AT] <= self._lost_at:
-            raise sa.exc.DisconnectionError
 
     def _count(self, what: str) -> None:
         if self._telemetry.is_on:

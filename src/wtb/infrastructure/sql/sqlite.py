@@ -6,7 +6,7 @@ import os
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from datetime import datetime
 from functools import cached_property, partial
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wtb.domain.errors import DamagedData, InvalidInput, StorageError, StorageReplaced, StorageUnavailable
-from wtb.infrastructure.sql.database import Answer, Database, Transaction
+from wtb.infrastructure.sql.database import Database, Transaction
 from wtb.infrastructure.sql.write_turn import WriteTurn
 
 if TYPE_CHECKING:
@@ -128,12 +128,10 @@ class SqliteDatabase(Database):
 
     def lock(self, transaction: Transaction, name: str) -> None:
         """Take the turn to write: a writer has the whole database to itself."""
-        assert isinstance(transaction, _SqliteTransaction)
         transaction.begin_writing()
 
     def now(self, transaction: Transaction) -> datetime | None:
         """Return None for this machine's clock, but wait for the turn first: a lease must not lose that time."""
-        assert isinstance(transaction, _SqliteTransaction)
         transaction.begin_writing()
         return None
 
@@ -186,18 +184,6 @@ class _SqliteTransaction(Transaction):
     """
 
     __slots__ = ()
-
-    def begin_writing(self) -> None:
-        """Wait for the turn, unless this transaction has it or only reads."""
-        take_turn, self.take_turn = self.take_turn, None
-        if take_turn is not None:
-            take_turn()
-
-    def _attempt(self, call: Callable[..., Answer], *arguments: Any) -> Answer:
-        if self.take_turn is not None:
-            self._check_open()
-            self.begin_writing()
-        return super()._attempt(call, *arguments)
 
     def commit(self) -> None:
         self.take_turn = None  # nothing was written, or the turn is taken

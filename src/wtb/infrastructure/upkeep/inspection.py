@@ -33,7 +33,7 @@ _CHUNK_BYTES = 1 << 20
 _EVER = datetime.max.replace(tzinfo=UTC)
 
 Watch = Callable[[str], None]
-Told = tuple[FaultKind, str, StorageError]
+FoundFault = tuple[FaultKind, str, StorageError]
 
 _LOST_VALUES = """
 SELECT DISTINCT address FROM value
@@ -127,17 +127,17 @@ class StoredInspection:
         return faults
 
     def _rows(self, seen: Watch) -> tuple[list[Fault], Swept]:
-        told: list[Told] = []
+        found: list[FoundFault] = []
         with Ledger() as ledger, self._storage.unit_of_work(readonly=True) as uow:
             rows = uow.upkeep_rows()
-            for kind in References(rows, ledger, self._codec, lambda *fault: told.append(fault)).read():
+            for kind in References(rows, ledger, self._codec, lambda *fault: found.append(fault)).read():
                 seen(kind)
             self._read_heads(rows, ledger)
             self._read_blobs(rows, ledger, seen)
             self._read_blocks(ledger)
             self._read_objects(ledger, seen)
             # Pending writes are checked below, with the runs that they belong to.
-            faults = [_described(ledger, *each) for each in told if each[0] is not FaultKind.PENDING_WRITE]
+            faults = [_described(ledger, *each) for each in found if each[0] is not FaultKind.PENDING_WRITE]
             faults += [*structure(ledger), *_contents(ledger), *self._runs(uow, seen)]
             faults += [*self._events(rows, ledger, seen), *cut_streams(ledger)]
             faults += [*_calls(rows, seen), *_sealed(rows, ledger, seen)]

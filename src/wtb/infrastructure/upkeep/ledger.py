@@ -129,7 +129,7 @@ class Ledger:
         rows = self._waiting.pop(table, [])
         if rows:
             marks = ", ".join("?" * len(rows[0]))
-            with _told():
+            with _errors_reported():
                 self._database.execute("BEGIN")
                 self._database.executemany(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", rows)
                 self._database.execute("COMMIT")
@@ -138,7 +138,7 @@ class Ledger:
         """Yield the rows of a query, a few at a time."""
         for table in list(self._waiting):
             self._write(table)
-        with _told():
+        with _errors_reported():
             for row in self._database.execute(statement, values):  # noqa: UP028  `yield from` closes it too late
                 yield row
 
@@ -146,7 +146,7 @@ class Ledger:
         """Prepare for queries: find everything that the roots need, and index lines in both directions."""
         for table in list(self._waiting):
             self._write(table)
-        with _told():
+        with _errors_reported():
             for statement in (*_INDEXES, _STARTS, _LIVING):
                 self._database.execute(statement)
         for (top,) in list(self.rows(_TOPS)):
@@ -226,7 +226,7 @@ class Ledger:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _errors_reported() -> Iterator[None]:
     """Raise our own error if there is no room for the temporary tables."""
     try:
         yield

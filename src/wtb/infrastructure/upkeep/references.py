@@ -22,7 +22,7 @@ from wtb.infrastructure.files.commits import FileCommitRow, file_commit_delta
 from wtb.infrastructure.upkeep.ledger import Ledger
 from wtb.infrastructure.upkeep.rows import NodeRunRow, UpkeepRows
 
-Told = Callable[[FaultKind, str, StorageError], None]
+ReportFault = Callable[[FaultKind, str, StorageError], None]
 """Called for each damaged thing with its kind, its id and the error."""
 
 
@@ -34,11 +34,11 @@ def refuse(kind: FaultKind, id: str, error: StorageError) -> None:
 class References:
     """One pass over all rows. It reports damaged rows; their references are unknown."""
 
-    def __init__(self, rows: UpkeepRows, ledger: Ledger, codec: Codec, told: Told = refuse) -> None:
+    def __init__(self, rows: UpkeepRows, ledger: Ledger, codec: Codec, report: ReportFault = refuse) -> None:
         self._rows = rows
         self._ledger = ledger
         self._codec = codec
-        self._told = told
+        self._report = report
 
     def read(self) -> Iterator[str]:
         """Read everything; yield the kind of each row, to show progress."""
@@ -58,7 +58,7 @@ class References:
             self._ledger.add("root", (commit_id, ""))
         for address, write in self._rows.written_blobs():
             if write.problem:
-                self._told(FaultKind.PENDING_WRITE, write.name, DamagedData(write.problem))
+                self._report(FaultKind.PENDING_WRITE, write.name, DamagedData(write.problem))
             self._ledger.add("value", (address, write.execution_id))
         self._ledger.index()
 
@@ -70,18 +70,18 @@ class References:
         try:
             checkpoint_of(self._codec, row)
         except (DamagedData, UnknownFormat) as error:
-            self._told(FaultKind.CHECKPOINT, row.id, error)
+            self._report(FaultKind.CHECKPOINT, row.id, error)
         if row.deleted:
             if payload:
                 problem = f"checkpoint {row.id!r} is marked as deleted, but its content is still there"
-                self._told(FaultKind.CHECKPOINT, row.id, DamagedData(problem))
+                self._report(FaultKind.CHECKPOINT, row.id, DamagedData(problem))
             return
         if row.file_commit is not None:
             self._ledger.add("root", (row.file_commit, row.execution_id))
         try:
             operations, returned = unpacked(unseal_delta(self._codec, payload, row.id, row.parent_id))
         except DamagedData as error:
-            self._told(FaultKind.DELTA, row.id, error)
+            self._report(FaultKind.DELTA, row.id, error)
             return
         self._values(row.execution_id, operations)
         for update in returned.values():
@@ -97,7 +97,7 @@ class References:
             if not owner or EMPTY.apply(operations).root(self._codec) != state_hash:
                 raise DamagedData(f"the keyframe of checkpoint {checkpoint_id!r} does not match its state")
         except (DamagedData, UnknownFormat) as error:
-            self._told(FaultKind.KEYFRAME, checkpoint_id, error)
+            self._report(FaultKind.KEYFRAME, checkpoint_id, error)
             return
         self._values(owner, operations)
 
@@ -111,7 +111,7 @@ class References:
         try:
             delta = file_commit_delta(self._codec, row)
         except (DamagedData, UnknownFormat) as error:
-            self._told(FaultKind.FILE_COMMIT, row.id, error)
+            self._report(FaultKind.FILE_COMMIT, row.id, error)
             return
         put = ((row.id, path_bytes(path), entry.digest, entry.size) for path, entry in delta.put.items())
         self._ledger.add("entry", *put, *((row.id, path_bytes(path), b"", 0) for path in delta.removed))
@@ -119,7 +119,7 @@ class References:
     def _node_run(self, run: NodeRunRow) -> None:
         """Note what a node run needs to continue: its result, and the files that it began with."""
         if run.problem:
-            self._told(FaultKind.NODE_RUN, run.id, DamagedData(run.problem))
+            self._report(FaultKind.NODE_RUN, run.id, DamagedData(run.problem))
         if run.completed_at is not None:
             self._ledger.add("completed", (run.execution_id, run.completed_at))
         self._ledger.add("node_run", *((run.id, run.execution_id, id) for id in run.checkpoint_ids if id is not None))

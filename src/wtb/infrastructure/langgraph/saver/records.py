@@ -1,7 +1,7 @@
 """Records: the facts about a LangGraph checkpoint besides its channel values, and its place in our tables.
 
 A thread is an execution, a namespace is a family of its branches, and a checkpoint is one of ours with the same id. The
-record (versions, metadata) is stored with the step's returned values, so that the state holds only the user's channels.
+record (versions, metadata) is stored as the memory of the step, so that the state holds only the user's channels.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from wtb.domain.ids import CheckpointId
 from wtb.infrastructure.langgraph.plain_data import packed
 from wtb.infrastructure.langgraph.values import ChannelValues
 
-RETURNED = "langgraph"
-"""The name of the record among the values that nodes returned."""
 _RECORD = "checkpoint"
+"""The name of the record in the memory of a step."""
+_EARLIER = "langgraph"
+"""Earlier versions stored that memory as if a node of this name had returned it."""
 
 UNSNAPSHOTTED = "counters_since_delta_snapshot"
 """The key in LangGraph's metadata for channels that are stored as writes since their last value."""
@@ -50,15 +51,15 @@ class Record:
     more: Mapping[str, Any]
     visits: Mapping[str, int]
 
-    def returned(self, values: ChannelValues) -> dict[str, dict[str, Any]]:
+    def memory(self, values: ChannelValues) -> dict[str, Any]:
         """Return the record as it is stored."""
         facts = (self.id, self.namespace, self.parent_id, self.versions, self.seen, self.visits)
         given = (self.routing, self.metadata, self.more)
         plain = packed([*facts, *given]) if values.keeps_plain else None
         if plain is not None:
-            return {RETURNED: {_RECORD: plain}}
+            return {_RECORD: plain}
         stored = [{key: _stored(values, key, item) for key, item in each.items()} for each in given]
-        return {RETURNED: {_RECORD: [*facts, *stored]}}
+        return {_RECORD: [*facts, *stored]}
 
     @property
     def is_finished(self) -> bool:
@@ -69,10 +70,10 @@ class Record:
     @classmethod
     def of(cls, snapshot: Snapshot, values: ChannelValues) -> Record | None:
         """Return the record of a checkpoint; None if LangGraph did not make the checkpoint."""
-        stored = snapshot.returned.get(RETURNED)
+        stored = _stored_record(snapshot)
         if stored is None:
             return None
-        id, namespace, parent_id, versions, seen, visits, *given = stored[_RECORD]
+        id, namespace, parent_id, versions, seen, visits, *given = stored
         routing, metadata, more = ({key: values.restore(item) for key, item in each.items()} for each in given)
         return cls(
             id=id,
@@ -93,7 +94,12 @@ def _stored(values: ChannelValues, key: str, item: Any) -> Any:
 
 def has_record(snapshot: Snapshot) -> bool:
     """Whether LangGraph made a checkpoint."""
-    return RETURNED in snapshot.returned
+    return _stored_record(snapshot) is not None
+
+
+def _stored_record(snapshot: Snapshot) -> Any:
+    memory = snapshot.memory or snapshot.returned.get(_EARLIER) or {}
+    return memory.get(_RECORD)
 
 
 def is_routing(channel: str) -> bool:

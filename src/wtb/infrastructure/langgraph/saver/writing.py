@@ -290,12 +290,12 @@ class CheckpointWriter:
         self, uow: UnitOfWork, put: Put, draft: CheckpointDraft, delta: StateDelta, record: Record
     ) -> CheckpointDraft:
         """Save under LangGraph's id, or under another when a thread, a subgraph or an import has taken that one."""
-        returned = record.returned(self._values)
+        memory = record.memory(self._values)
         try:
-            uow.checkpoints.save(draft, delta, returned)
+            uow.checkpoints.save(draft, delta, memory=memory)
         except AlreadyExists:
             draft = evolve(draft, id=row_ids(put.thread_id, put.namespace, record.id)[1])
-            uow.checkpoints.save(draft, delta, returned)
+            uow.checkpoints.save(draft, delta, memory=memory)
         return draft
 
 
