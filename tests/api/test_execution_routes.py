@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +15,8 @@ from sqlalchemy import text
 from tests.api.client import TestClient
 from tests.api.stored_runs import asking, failing, opened, writing
 from wtb.bench import Bench
+from wtb.domain.execution import ExecutionStatus, Lease
+from wtb.domain.ids import ExecutionId
 from wtb.infrastructure.sql.unit_of_work import SqlStorage
 from wtb.settings import Settings
 
@@ -61,6 +66,22 @@ def test_runs_are_listed_newest_first_and_page_by_page(viewer: TestClient, bench
     counted = viewer.get(RUNS, params={"counts": True, "limit": 1}).json()
     assert counted["counts"] == {"pending": 4, "failed": 1, "paused": 1, "completed": 1}
     assert viewer.get(RUNS).json()["counts"] is None
+
+
+def test_runs_without_a_living_process_are_found(viewer: TestClient, bench: Bench, run: str) -> None:
+    execution = bench.get(run).execution
+    now = bench.services.clock.now()
+    for id, minutes in (("just-gone", 0), ("long-gone", 90)):
+        seen = now - timedelta(minutes=minutes)
+        lease = Lease(owner="elsewhere:1:1", token=1, expires_at=seen - timedelta(minutes=1))
+        facts = {"status": ExecutionStatus.RUNNING, "lease": lease, "lease_token": 1, "updated_at": seen}
+        with bench.services.storage.unit_of_work() as uow:
+            uow.executions.add(replace(execution, id=ExecutionId(id), created_at=seen, **facts))
+            uow.commit()
+    assert [row["id"] for row in every(viewer, RUNS, health="gone")] == ["just-gone"]
+    (abandoned,) = every(viewer, RUNS, health="abandoned")
+    assert (abandoned["id"], abandoned["neglect"]) == ("long-gone", "abandoned")
+    assert every(viewer, RUNS, health="gone", status="completed") == []
 
 
 def test_a_row_says_what_a_person_looks_for(viewer: TestClient, bench: Bench) -> None:
@@ -220,6 +241,19 @@ def test_a_large_file_is_sent_whole(viewer: TestClient, bench: Bench, tmp_path: 
     bench.run(asking(), {}, run_id="large", workspace=folder)
     place = f"{RUNS}/large/files/large.bin"
     assert viewer.get(place).content == b"0123456789abcdef" * 100_000
+
+
+def test_a_damaged_file_is_never_sent_whole(viewer: TestClient, bench: Bench, tmp_path: Path) -> None:
+    folder = tmp_path / "given"
+    folder.mkdir()
+    content = b"0123456789abcdef" * 100_000
+    (folder / "large.bin").write_bytes(content)
+    bench.run(asking(), {}, run_id="large", workspace=folder)
+    (stored,) = [path for path in bench.services.settings.objects_folder.rglob("*") if path.is_file()]
+    stored.chmod(0o600)
+    stored.write_bytes(b"X" + stored.read_bytes()[1:])
+    cut = viewer.get(f"{RUNS}/large/files/large.bin")  # its end never comes, and a real connection is closed
+    assert len(cut.content) < len(content) == int(cut.headers["content-length"])
 
 
 def test_two_checkpoints_are_compared_also_across_runs(viewer: TestClient, bench: Bench, run: str) -> None:

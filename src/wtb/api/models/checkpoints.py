@@ -64,7 +64,7 @@ def facts_of(checkpoint: Checkpoint) -> dict[str, object]:
     }
 
 
-class CheckpointRow(CheckpointAnswer):
+class CheckpointRowAnswer(CheckpointAnswer):
     """A checkpoint in the history of a run."""
 
     mark: Mark = Field(description="Where it lies: on the line, its head, left behind, a safety copy, or deleted.")

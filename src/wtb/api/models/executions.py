@@ -44,7 +44,7 @@ class JobAnswer(Answer):
         )
 
 
-class FailureAnswer(Answer):
+class RunFailureAnswer(Answer):
     """Why a run failed."""
 
     type: PlainText = Field(examples=["ValueError"])
@@ -67,7 +67,7 @@ class FailureAnswer(Answer):
         )
 
 
-class PauseAnswer(Answer):
+class RunPauseAnswer(Answer):
     """Why a run waits."""
 
     reason: PlainText
@@ -82,7 +82,7 @@ class PauseAnswer(Answer):
         return cls(reason=pause.reason, kind=pause.kind, node=pause.node, question=question)
 
 
-class ExecutionRow(Answer):
+class ExecutionRowAnswer(Answer):
     """A run in a list."""
 
     id: str = Field(examples=["0199a5c1-7c1e-7b7c-8000-3f2b8c1d4e5f"])
@@ -124,7 +124,7 @@ def row_facts(execution: Execution, neglect: Neglect | None) -> dict[str, Any]:
     }
 
 
-class ExecutionList(ListAnswer[ExecutionRow]):
+class ExecutionList(ListAnswer[ExecutionRowAnswer]):
     """A page of runs, newest first."""
 
     counts: dict[ExecutionStatus, int] | None = Field(
@@ -135,7 +135,7 @@ class ExecutionList(ListAnswer[ExecutionRow]):
     def of(cls, page: RunPage) -> Self:
         """Return a page as an answer."""
         counts = None if page.counts is None else dict(page.counts)
-        return cls(items=[ExecutionRow.of(row) for row in page.rows], next=page.next, counts=counts)
+        return cls(items=[ExecutionRowAnswer.of(row) for row in page.rows], next=page.next, counts=counts)
 
 
 class ScoreAnswer(Answer):
@@ -199,7 +199,7 @@ class OpenRollbackAnswer(Answer):
         )
 
 
-class ExecutionAnswer(ExecutionRow):
+class ExecutionAnswer(ExecutionRowAnswer):
     """Everything about a run."""
 
     batch_name: PlainText | None
@@ -218,8 +218,8 @@ class ExecutionAnswer(ExecutionRow):
     restore_points: int
     files: int
     file_bytes: int
-    failure: FailureAnswer | None
-    pause: PauseAnswer | None
+    failure: RunFailureAnswer | None
+    pause: RunPauseAnswer | None
     rollback: OpenRollbackAnswer | None
     degraded: PlainText | None = Field(description="Why a checkpoint could not be written when its step ended.")
     notes: list[PlainText]
@@ -250,8 +250,8 @@ class ExecutionAnswer(ExecutionRow):
             restore_points=view.counts.restore_points,
             files=view.files.files,
             file_bytes=view.files.size_bytes,
-            failure=None if execution.failure is None else FailureAnswer.of(execution.failure),
-            pause=None if execution.pause is None else PauseAnswer.of(execution.pause),
+            failure=None if execution.failure is None else RunFailureAnswer.of(execution.failure),
+            pause=None if execution.pause is None else RunPauseAnswer.of(execution.pause),
             rollback=None if view.rollback is None else OpenRollbackAnswer.of(view.rollback),
             degraded=execution.degraded,
             notes=list(view.notes),

@@ -10,7 +10,7 @@ from starlette.responses import StreamingResponse
 
 from wtb.api.access import Viewer
 from wtb.api.models.base import ListAnswer
-from wtb.api.models.checkpoints import CheckpointCountsAnswer, CheckpointDetail, CheckpointRow, FileAnswer
+from wtb.api.models.checkpoints import CheckpointCountsAnswer, CheckpointDetail, CheckpointRowAnswer, FileAnswer
 from wtb.api.models.diffs import DiffAnswer
 from wtb.api.models.parameters import AtQuery, Cursor, Limit, RunId, Target
 from wtb.api.parts import Parts
@@ -37,11 +37,11 @@ def list_checkpoints(
     ] = False,
     cursor: Cursor = None,
     limit: Limit = 100,
-) -> ListAnswer[CheckpointRow]:
+) -> ListAnswer[CheckpointRowAnswer]:
     """Return a page of checkpoints without their states, newest first."""
     before = None if cursor is None else parts_of(cursor, str)[0]
     page = parts.services.queries.history_page(run, every=every, before=before, limit=limit)
-    rows = [CheckpointRow.of_row(row) for row in reversed(page.rows)]
+    rows = [CheckpointRowAnswer.of_row(row) for row in reversed(page.rows)]
     return ListAnswer(items=rows, next=cursor_of(rows[-1].id) if rows and page.has_earlier else None)
 
 
@@ -59,7 +59,7 @@ def count_checkpoints(*, parts: Parts, caller: Viewer, run: RunId) -> Checkpoint
 )
 def list_restore_points(
     *, parts: Parts, caller: Viewer, run: RunId, cursor: Cursor = None, limit: Limit = 100
-) -> ListAnswer[CheckpointRow]:
+) -> ListAnswer[CheckpointRowAnswer]:
     """Return a page of the restore points on the line to the head, newest first, without the head itself.
 
     A page may hold fewer items than its limit although `next` leads on.
@@ -69,7 +69,7 @@ def list_restore_points(
     targets = [row for row in reversed(page.rows) if row.checkpoint.restore_point and row.mark == ""]
     first = page.rows[0].checkpoint.id if page.rows and page.has_earlier else None
     return ListAnswer(
-        items=[CheckpointRow.of_row(row) for row in targets], next=None if first is None else cursor_of(first)
+        items=[CheckpointRowAnswer.of_row(row) for row in targets], next=None if first is None else cursor_of(first)
     )
 
 
