@@ -133,6 +133,7 @@ class NullStorage:
         self.tokens: Any = SimpleNamespace()
         self.sign_ins: Any = SimpleNamespace()
         self.events: Any = SimpleNamespace(append=ignore)
+        self.audit: Any = SimpleNamespace()
         self.feed: Any = SimpleNamespace()
         self.files: Any = SimpleNamespace()
         self.pages: Any = SimpleNamespace()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -292,3 +294,25 @@ def test_clients_that_reconnect_at_random_get_everything_once_over_restarts_of_t
         expected = stored(own)
     assert len(results) == 4
     assert all(result == expected for result in results)
+
+
+def test_the_example_of_the_documentation_follows_over_a_restart(
+    settings: Settings, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api_feed, "CHECK_S", 0.1)
+    page = (Path(__file__).parents[2] / "docs" / "live-events.md").read_text()
+    [example] = re.findall(r"^```py\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    names: dict[str, Any] = {}
+    exec(compile(example, "live-events.md", "exec"), names)  # noqa: S102  our own page
+    port, seen = settings.server.port, list[Any]()
+    events = names["follow"](f"ws://127.0.0.1:{port}", token, since="start")
+    for number in range(2):
+        with bootstrap(settings) as own, running(create_app(ServerParts(services=own)), port, token):
+            record(own, "a", 2)
+            while len(seen) < len(stored(own)):
+                seen.append(next(events))
+            assert places(seen) == stored(own)
+            if number == 1:
+                own.tokens.revoke("watcher", by="tester")
+                with pytest.raises(ConnectionClosed, match="sign in again"):
+                    list(events)

@@ -32,6 +32,8 @@ HEARTBEAT_S = 15.0
 """How long a client hears nothing at most."""
 CHECK_S = 5.0
 """How long a token works on after it was revoked or expired, at most."""
+_STOP_S = 1.0
+"""How long a client follows on when the server stops."""
 SEND_S = 20.0
 """How long a client may take nothing of what is sent to it."""
 CLOSE_CODES: dict[type[WTBError], int] = {
@@ -89,7 +91,9 @@ class EventStream:
             if not events and not self._client.is_behind:
                 until = min(checked_at + CHECK_S, spoke_at + HEARTBEAT_S)
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._woken.wait(), max(0.0, until - self._loop.time()))
+                    await asyncio.wait_for(self._woken.wait(), min(max(0.0, until - self._loop.time()), _STOP_S))
+            if self._parts.stopping.is_set():
+                raise ServerStopping("the server stops; connect again, from your last cursor")
 
     def close(self) -> None:
         """Stop following."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from wtb.api.routes import (
+    audit,
     background_jobs,
     baselines,
     batch_changes,
@@ -44,5 +45,6 @@ ROUTERS: tuple[APIRouter, ...] = (
     webhooks.router,
     background_jobs.router,
     upkeep.router,
+    audit.router,
 )
 """All routers. Each names its whole prefix itself."""

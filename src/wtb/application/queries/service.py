@@ -37,6 +37,7 @@ from wtb.application.queries.views import (
 )
 from wtb.application.runs.run_figures import measured_history
 from wtb.application.upkeep.listing import legible_executions
+from wtb.domain.audit import AuditCounts, AuditFilter, AuditPage, ChainCheck, Period, ToolUse
 from wtb.domain.batch import Baseline, Batch
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.errors import BatchNotFound, DamagedData, ExecutionNotFound, InvalidInput, WorkflowNotFound
@@ -399,6 +400,26 @@ class Queries:
         """Return all baselines, sorted by name."""
         with self._reading() as uow:
             return uow.baselines.list_baselines()
+
+    def audit_page(self, wanted: AuditFilter, *, before: int | None = None, limit: int = 100) -> AuditPage:
+        """Return events of the whole log, newest first."""
+        with self._reading() as uow:
+            return uow.audit.list_events(wanted, before=before, limit=limit)
+
+    def audit_counts(self, period: Period) -> AuditCounts:
+        """Return how often what happened in a period, and who caused how much."""
+        with self._reading() as uow:
+            return uow.audit.count(period)
+
+    def tool_use(self, period: Period) -> tuple[ToolUse, ...]:
+        """Return how tools were used in a period, by name."""
+        with self._reading() as uow:
+            return uow.audit.tool_use(period)
+
+    def check_chain(self, stream: str | None = None, *, after: int = 0, limit: int = 1_000) -> ChainCheck:
+        """Check the hashes of the next events of a stream, or of the whole log."""
+        with self._reading() as uow:
+            return uow.audit.check_chain(stream, after=after, limit=limit)
 
 
 _LONGEST_LINE = 1_000

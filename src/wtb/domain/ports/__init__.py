@@ -4,6 +4,7 @@ These laws hold for all ports: an implementation is safe to use from several thr
 changes a value after it was returned; foreign exceptions never pass through.
 """
 
+from wtb.domain.ports.audit import AuditTrail
 from wtb.domain.ports.background import BackgroundJobRepository
 from wtb.domain.ports.batches import (
     BaselineRepository,
@@ -37,6 +38,7 @@ from wtb.domain.ports.webhooks import DeliveryRepository, SentRequest, WebhookRe
 
 __all__ = [
     "NO_TELEMETRY",
+    "AuditTrail",
     "BackgroundJobRepository",
     "BaselineRepository",
     "BatchRepository",

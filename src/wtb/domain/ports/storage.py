@@ -10,6 +10,7 @@ from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.execution import ExecutionStatus
 from wtb.domain.figures import Usage
 from wtb.domain.ids import CheckpointId, ExecutionId, WorkflowId
+from wtb.domain.ports.audit import AuditTrail
 from wtb.domain.ports.background import BackgroundJobRepository
 from wtb.domain.ports.batches import (
     BaselineRepository,
@@ -207,6 +208,11 @@ class UnitOfWork(Protocol):
     @property
     def feed(self) -> EventFeed:
         """All events, for readers that follow them."""
+        ...
+
+    @property
+    def audit(self) -> AuditTrail:
+        """All events and calls of tools, for those who look into what happened."""
         ...
 
     @property

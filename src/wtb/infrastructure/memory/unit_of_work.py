@@ -8,6 +8,7 @@ from wtb.domain.ports import Clock, Codec, EventBus
 from wtb.infrastructure.checkpoints.store import DeltaCheckpointStore, HistorySources
 from wtb.infrastructure.files.commits import DeltaFileCommits
 from wtb.infrastructure.memory.access import MemorySignInRepository, MemoryTokenRepository
+from wtb.infrastructure.memory.audit import MemoryAuditTrail
 from wtb.infrastructure.memory.background_jobs import MemoryBackgroundJobRepository
 from wtb.infrastructure.memory.baselines import MemoryBaselineRepository
 from wtb.infrastructure.memory.batches import MemoryBatchRepository, MemoryNodeCacheRepository
@@ -146,6 +147,7 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
         self.commands = MemoryCommandRepository(transaction)
         self.events = MemoryEventLog(transaction, self._storage.codec)
         self.feed = MemoryEventFeed(transaction, self._storage.codec)
+        self.audit = MemoryAuditTrail(transaction, self._storage.codec)
         self.pending_writes = MemoryPendingWriteRepository(transaction, self._storage.codec)
         rows = MemoryCheckpointRows(transaction)
         sources = HistorySources(self.executions, self.branches, self.node_runs)

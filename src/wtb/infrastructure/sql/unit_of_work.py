@@ -9,6 +9,7 @@ from wtb.domain.ports import NO_TELEMETRY, Clock, Codec, EventBus, Measure, Tele
 from wtb.infrastructure.checkpoints.store import DeltaCheckpointStore, HistorySources
 from wtb.infrastructure.files.commits import DeltaFileCommits
 from wtb.infrastructure.sql.access import SqlSignInRepository, SqlTokenRepository
+from wtb.infrastructure.sql.audit import SqlAuditTrail
 from wtb.infrastructure.sql.background_jobs import SqlBackgroundJobRepository
 from wtb.infrastructure.sql.baselines import SqlBaselineRepository
 from wtb.infrastructure.sql.batches import SqlBatchRepository, SqlNodeCacheRepository
@@ -136,6 +137,10 @@ class SqlUnitOfWork(TransactionalUnitOfWork):
     @lazy
     def feed(self) -> SqlEventFeed:
         return event_feed(self._sql, self._storage.codec)
+
+    @lazy
+    def audit(self) -> SqlAuditTrail:
+        return SqlAuditTrail(self._sql, self._storage.codec)
 
     @lazy
     def pending_writes(self) -> SqlPendingWriteRepository:
