@@ -303,7 +303,7 @@ _CLIENT = Described(
             "evaluate",
         ),
         "Baselines and gates": ("set_baseline", "get_baseline", "list_baselines", "delete_baseline", "gate"),
-        "Events": ("events", "read_events", "feed_health"),
+        "Events": ("events", "read_events", "feed_health", "audit", "audit_summary", "tool_use", "verify_log"),
         "Upkeep and webhooks": (
             "prune",
             "doctor",

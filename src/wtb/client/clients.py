@@ -9,6 +9,7 @@ from typing import Self, TypeVar
 import httpx
 
 from wtb.client.access import AccessVerbs
+from wtb.client.audit import AuditVerbs
 from wtb.client.batches import BatchVerbs
 from wtb.client.blocking import blocking, finished, iterating
 from wtb.client.events import EventVerbs
@@ -24,7 +25,7 @@ RETRIES = 6
 """How often a request is sent again; with the pauses between, this takes about twelve seconds."""
 
 
-class AsyncClient(WorkflowVerbs, RunChangeVerbs, BatchVerbs, EventVerbs, UpkeepVerbs, AccessVerbs):
+class AsyncClient(WorkflowVerbs, RunChangeVerbs, BatchVerbs, EventVerbs, AuditVerbs, UpkeepVerbs, AccessVerbs):
     """Use a WTB server from an async program, with the verbs of a Bench.
 
     `url` is the address that `wtb serve` prints, and `token` what `wtb token create` printed; without it, the variable
@@ -147,6 +148,10 @@ class Client:
     events = iterating(AsyncClient.events)
     read_events = blocking(AsyncClient.read_events)
     feed_health = blocking(AsyncClient.feed_health)
+    audit = iterating(AsyncClient.audit)
+    audit_summary = blocking(AsyncClient.audit_summary)
+    tool_use = blocking(AsyncClient.tool_use)
+    verify_log = blocking(AsyncClient.verify_log)
 
     # Upkeep
     prune = blocking(AsyncClient.prune)

@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from wtb.api.models.base import ListAnswer
-from wtb.api.models.checkpoints import CheckpointCountsAnswer, CheckpointDetail, CheckpointRow, FileAnswer
+from wtb.api.models.checkpoints import CheckpointCountsAnswer, CheckpointDetail, CheckpointRowAnswer, FileAnswer
 from wtb.api.models.diffs import DiffAnswer
-from wtb.api.models.executions import ExecutionAnswer, ExecutionRow, ScoreAnswer
+from wtb.api.models.executions import ExecutionAnswer, ExecutionRowAnswer, ScoreAnswer
 from wtb.api.models.histories import (
     BranchAnswer,
     CallAnswer,
@@ -42,7 +42,7 @@ class RunReadVerbs(Connection):
         until: datetime | None = None,
         prefix: str | None = None,
         limit: int | None = None,
-    ) -> AsyncGenerator[ExecutionRow]:
+    ) -> AsyncGenerator[ExecutionRowAnswer]:
         """Return runs one by one, newest first, and read page after page as you go on.
 
         `batch="none"` leaves out the runs of all batches. `limit` is the most that you get.
@@ -60,7 +60,7 @@ class RunReadVerbs(Connection):
         left = limit
         if left is not None and left <= 0:
             return
-        async for row in self._each(ExecutionRow, path_of(RUNS), **filters, limit=min(left or PAGE, PAGE)):
+        async for row in self._each(ExecutionRowAnswer, path_of(RUNS), **filters, limit=min(left or PAGE, PAGE)):
             yield row
             left = None if left is None else left - 1
             if left == 0:
@@ -82,14 +82,14 @@ class RunReadVerbs(Connection):
         """Return one checkpoint with its state, as tagged JSON, and its first files."""
         return await self._ask(CheckpointDetail, get(path_of(RUNS, run, "checkpoints", target)))
 
-    async def history(self, run: str, *, every: bool = False) -> AsyncGenerator[CheckpointRow]:
+    async def history(self, run: str, *, every: bool = False) -> AsyncGenerator[CheckpointRowAnswer]:
         """Return the checkpoints of a run one by one, newest first; with `every` also those that rollbacks left."""
-        async for row in self._each(CheckpointRow, path_of(RUNS, run, "checkpoints"), every=every, limit=PAGE):
+        async for row in self._each(CheckpointRowAnswer, path_of(RUNS, run, "checkpoints"), every=every, limit=PAGE):
             yield row
 
-    async def restore_points(self, run: str) -> AsyncGenerator[CheckpointRow]:
+    async def restore_points(self, run: str) -> AsyncGenerator[CheckpointRowAnswer]:
         """Return the checkpoints that a run can go back to, newest first."""
-        async for row in self._each(CheckpointRow, path_of(RUNS, run, "restore-points"), limit=PAGE):
+        async for row in self._each(CheckpointRowAnswer, path_of(RUNS, run, "restore-points"), limit=PAGE):
             yield row
 
     async def counts(self, run: str) -> CheckpointCountsAnswer:

@@ -121,7 +121,7 @@ class CheckpointRequest(Request):
     description: str = Field(default="", max_length=10_000)
 
 
-class PauseReason(Answer):
+class PauseAnswer(Answer):
     """Why a run waits."""
 
     reason: str
@@ -130,7 +130,7 @@ class PauseReason(Answer):
     question: dict[str, Any] | None = None
 
 
-class FailureReason(Answer):
+class FailureAnswer(Answer):
     """Why a run failed."""
 
     type: str
@@ -145,8 +145,8 @@ class ChangedRun(Answer):
     workflow: str
     status: str = Field(examples=["paused"])
     version: int
-    pause: PauseReason | None = None
-    failure: FailureReason | None = None
+    pause: PauseAnswer | None = None
+    failure: FailureAnswer | None = None
 
 
 class NewCheckpoint(Answer):
