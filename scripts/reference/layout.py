@@ -622,8 +622,8 @@ SECTIONS = (
     Section(
         title="Use a server",
         text="Guide: [The client](client.md). It needs the extra `client`.",
-        names={"AsyncClient": "Has the verbs of `wtb.Client`, awaited; lists and events are async iterators."},
         classes=(_CLIENT,),
+        calls=("AsyncClient",),
     ),
     Section(
         title="Settings and tests",

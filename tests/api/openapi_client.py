@@ -28,7 +28,8 @@ class OpenApiClient:
         method, path, operation = self._operations[operation_id]
         self.called.add(operation_id)
         places = {_argument(each["name"]): each for each in operation.get("parameters", [])}
-        query, headers = {}, {}
+        query: dict[str, str] = {}
+        headers: dict[str, str] = {}
         for name, value in parameters.items():
             place = places[name]  # a parameter that the file does not know is an error of the caller
             if place["in"] == "path":

@@ -58,7 +58,8 @@ def address(server_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Itera
     # Schemathesis tries wrong tokens as well; that the server slows such callers down is tested elsewhere.
     monkeypatch.setattr("wtb.api.access.FAILED_SIGN_INS_PER_MINUTE", 1_000_000)
     # No webhook of a test reaches another machine: every name leads here, which is refused.
-    monkeypatch.setitem(PinnedSender.__init__.__kwdefaults__, "resolve", lambda host, port: ["127.0.0.1"])
+    defaults = PinnedSender.__init__.__kwdefaults__ or {}
+    monkeypatch.setitem(defaults, "resolve", lambda host, port: ["127.0.0.1"])
     server = ServerSettings(port=free_port(), requests_per_minute=1_000_000)
     settings = server_settings.model_copy(update={"server": server})
     with bootstrap(settings) as services:

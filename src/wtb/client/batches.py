@@ -101,7 +101,7 @@ class BatchVerbs(Connection):
         """Return the scores of each combination, and its verdicts against the baseline."""
         return await self._ask(MatrixAnswer, get(path_of("batches", batch, "matrix"), tag=list(tags)))
 
-    async def results(self, batch: str, **filters: Any) -> AsyncGenerator[JobResultAnswer]:
+    async def results(self, /, batch: str, **filters: Any) -> AsyncGenerator[JobResultAnswer]:
         """Return the finished jobs of a batch one by one. Filters: `combination`, `case`, `tag`, `failed`, `flaky`."""
         async for job in self._each(JobResultAnswer, path_of("batches", batch, "results"), **filters, limit=500):
             yield job
