@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,15 @@ from wtb.api.parts import ServerParts
 from wtb.bench import Bench
 from wtb.bootstrap import bootstrap
 from wtb.domain.access import Role
+from wtb.domain.commands import Command
+from wtb.domain.secrets import Masker
 from wtb.flow import Workflow
+from wtb.infrastructure.owners import ProcessOwners
 from wtb.infrastructure.webhook_sender import PinnedSender
-from wtb.settings import ServerSettings, Settings
+from wtb.server_commands.desk import WorkerDesk
+from wtb.server_commands.workflows import answer
+from wtb.server_worker import _carry_out
+from wtb.settings import ServerSettings, Settings, settings_from
 
 EXAMPLES = 3
 """Random requests for each route, beside those that schemathesis derives from examples and limits of the schema."""
@@ -34,6 +40,27 @@ OPERATIONS = [
     # A batch may be called "plan": then GET and DELETE work there as well.
     {"include-path": "/api/v1/batches/plan", "checks": {"allow_header_conformance": {"enabled": False}}},
 ]
+
+
+class ThreadWorker:
+    """Carries out a command in the thread that waits for it: thousands of requests have no time for processes."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._settings = settings
+        self.name = ProcessOwners().me()
+
+    def carry_out(self, command: Command, reference: str | None) -> str | None:
+        own = settings_from({**self._settings, "user": command.created_by})
+        with Bench._over(bootstrap(own, is_worker=True)) as bench:
+            _carry_out(WorkerDesk(bench=bench, reference=reference), command)
+        return None
+
+    def ask(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
+        return answer(question, Masker())
+
+    def stop(self) -> None: ...
+
+    def kill(self) -> None: ...
 
 
 def _flow() -> Workflow:
@@ -57,6 +84,7 @@ def address(server_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Itera
     """The address of a server that has runs and serves no workflow, a token of an admin, and the OpenAPI file."""
     # Schemathesis tries wrong tokens as well; that the server slows such callers down is tested elsewhere.
     monkeypatch.setattr("wtb.api.access.FAILED_SIGN_INS_PER_MINUTE", 1_000_000)
+    monkeypatch.setattr("wtb.bootstrap.CommandProcess", ThreadWorker)
     # No webhook of a test reaches another machine: every name leads here, which is refused.
     defaults = PinnedSender.__init__.__kwdefaults__ or {}
     monkeypatch.setitem(defaults, "resolve", lambda host, port: ["127.0.0.1"])
