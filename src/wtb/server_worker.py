@@ -112,7 +112,7 @@ def _carry_out(desk: WorkerDesk, command: Command) -> None:
     elif _is_paused_by_server(desk.request, result):
         commands.put_back(command, {"paused_at_version": result["run"]["version"]})
     else:
-        commands.complete(command, result)
+        commands.complete(command, desk.services.masker.data(result))
 
 
 def _wait_for_run(desk: WorkerDesk, command: Command) -> None:
