@@ -45,7 +45,9 @@ Step = Annotated[int | None, Query(description="Only what comes before this step
 
 def _not_a_number(value: object) -> object:
     """Refuse a number, which pydantic would take for seconds since 1970 and OpenAPI does not describe."""
-    if isinstance(value, str) and not value.strip().lstrip("+-").replace(".", "", 1).isdigit():
+    try:
+        float(str(value))
+    except ValueError:
         return value
     raise ValueError("give a date and a time with its zone, for example 2026-01-31T12:00:00Z")
 
