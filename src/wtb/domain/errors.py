@@ -38,6 +38,8 @@ WTBError
 │   ├── Unauthenticated         no token or session, or one that is no longer valid
 │   ├── Forbidden               the role does not allow it, or the request comes from a foreign page
 │   └── TooManyRequests         says when to try again
+├── ServerAway                  no server answers a client
+├── NotFinished                 a server has not finished in time what a client waits for
 ├── CursorGone                  the place in the feed of events no longer exists
 ├── ReaderTooSlow               a client of the feed did not take its events in time
 ├── ServerStopping              the server ends; another one, or the same one later, goes on
@@ -74,6 +76,15 @@ class WTBError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without calling __init__, whose arguments are not the message; errors are sent between processes."""
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
+
+
+def error_with(kind: type[WTBError], message: str) -> WTBError:
+    """Return an error of a class with the message that another process made, whatever the class makes it of."""
+    if kind.__init__ in (Exception.__init__, MemoryError.__init__):
+        return kind(message)
+    error = kind.__new__(kind)
+    error.args = (message,)
+    return error
 
 
 class NotFound(WTBError, LookupError):
@@ -307,6 +318,14 @@ class TooManyRequests(AccessDenied):
         """Say what there is too much of, and how long to wait."""
         self.retry_after_s = retry_after_s
         super().__init__(f"{message}; try again in {retry_after_s} s")
+
+
+class ServerAway(WTBError, ConnectionError):
+    """No server answers at this address."""
+
+
+class NotFinished(WTBError, TimeoutError):
+    """The server has not finished in time; it goes on, and can be asked again."""
 
 
 class CursorGone(WTBError):

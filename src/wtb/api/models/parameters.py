@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
 from fastapi import Path, Query
+from pydantic import BeforeValidator
 
 _TEXT = r"^[^\x00-\x1f\x7f]+$"
 """Control characters are in no id and in no name."""
@@ -39,3 +41,16 @@ Cursor = Annotated[
 ]
 Limit = Annotated[int, Query(description="The most items of a page.", ge=1, le=500)]
 Step = Annotated[int | None, Query(description="Only what comes before this step.", ge=0, lt=1 << 62)]
+
+
+def _not_a_number(value: object) -> object:
+    """Refuse a number, which pydantic would take for seconds since 1970 and OpenAPI does not describe."""
+    try:
+        float(str(value))
+    except ValueError:
+        return value
+    raise ValueError("give a date and a time with its zone, for example 2026-01-31T12:00:00Z")
+
+
+Moment = Annotated[datetime, BeforeValidator(_not_a_number)]
+"""A point in time."""

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Response
 from wtb.api.access import Viewer
 from wtb.api.models.base import ListAnswer
 from wtb.api.models.executions import ExecutionAnswer, ExecutionList, ScoreAnswer
-from wtb.api.models.parameters import AtQuery, Cursor, Limit, RunId
+from wtb.api.models.parameters import AtQuery, Cursor, Limit, Moment, RunId
 from wtb.api.models.states import StateAnswer
 from wtb.api.parts import Parts
 from wtb.api.problems import answers
@@ -47,8 +47,8 @@ def list_executions(
         ),
     ] = None,
     created_by: Annotated[str | None, Query(description="Only runs that this person created.", max_length=500)] = None,
-    since: Annotated[datetime | None, Query(description="Only runs created at this time or later.")] = None,
-    until: Annotated[datetime | None, Query(description="Only runs created before this time.")] = None,
+    since: Annotated[Moment | None, Query(description="Only runs created at this time or later.")] = None,
+    until: Annotated[Moment | None, Query(description="Only runs created before this time.")] = None,
     prefix: Annotated[str, Query(description="Only runs whose ids begin like this.", max_length=200)] = "",
     health: Annotated[
         Health | None,
