@@ -47,7 +47,7 @@ from wtb.application.server.dispatch import Dispatcher
 from wtb.application.server.feed import LiveFeed
 from wtb.application.server.served_workflows import ServedWorkflows
 from wtb.application.server.sign_ins import SignIns
-from wtb.application.server.tokens import Tokens
+from wtb.application.server.tokens import AccessTokens
 from wtb.application.time_travel.comparison import CheckpointComparison
 from wtb.application.time_travel.replay import Replayer
 from wtb.application.time_travel.rollback_executor import RollbackExecutor
@@ -188,7 +188,7 @@ class Services(_Parts):
     file_contents: FileContents
     feed: LiveFeed
     commands: Commands
-    tokens: Tokens
+    tokens: AccessTokens
     sign_ins: SignIns
 
     @cached_property
@@ -305,7 +305,7 @@ def bootstrap(
         file_contents=FileContents(parts.storage, parts.objects),
         feed=LiveFeed(parts.storage, parts.bus),
         commands=Commands(parts.storage, parts.clock, parts.ids, parts.owners, parts.masker),
-        tokens=Tokens(parts.storage, parts.clock),
+        tokens=AccessTokens(parts.storage, parts.clock),
         sign_ins=SignIns(parts.storage, parts.clock),
     )
 

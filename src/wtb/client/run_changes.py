@@ -18,7 +18,7 @@ from wtb.api.models.run_changes import (
     ResumeRequest,
     RollbackRequest,
     StartRequest,
-    StateEdit,
+    StateEditRequest,
 )
 from wtb.client.connection import LONGEST_WAIT_S, first_wait_s, made, path_of
 from wtb.client.requests import Request, delete, post
@@ -28,7 +28,7 @@ from wtb.domain.state import DELETE
 
 _WAIT_S = LONGEST_WAIT_S
 
-Update = Mapping[str, Any] | StateEdit
+Update = Mapping[str, Any] | StateEditRequest
 """New values of keys of a state; or changes at any path of it."""
 
 
@@ -231,11 +231,11 @@ def _start(
     return post(path_of(RUNS), made(StartRequest, **given), wait_s=wait_s)
 
 
-def _edit(update: Update) -> StateEdit:
-    if isinstance(update, StateEdit):
+def _edit(update: Update) -> StateEditRequest:
+    if isinstance(update, StateEditRequest):
         return update
     changes = [{"path": [key], "value": write_value(value)} for key, value in update.items() if value is not DELETE]
-    return made(StateEdit, set=changes, delete=[[key] for key, value in update.items() if value is DELETE])
+    return made(StateEditRequest, set=changes, delete=[[key] for key, value in update.items() if value is DELETE])
 
 
 def _path(run: str, *parts: str | int) -> str:

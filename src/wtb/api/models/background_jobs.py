@@ -6,11 +6,11 @@ from datetime import datetime
 
 from pydantic import Field
 
-from wtb.api.models.base import Answer
+from wtb.api.models.base import AnswerModel
 from wtb.application.server.background_jobs import JobView
 
 
-class BackgroundJobAnswer(Answer):
+class BackgroundJobAnswer(AnswerModel):
     """What servers do beside requests, and how it went last time."""
 
     name: str = Field(examples=["retention"])

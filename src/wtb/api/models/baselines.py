@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from pydantic import Field
 
-from wtb.api.models.base import Answer, Request
+from wtb.api.models.base import AnswerModel, RequestModel
 from wtb.api.models.figures import Number, PlainText
 from wtb.domain.batch import Baseline
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from wtb.gates import GateResult
 
 
-class BaselineAnswer(Answer):
+class BaselineAnswer(AnswerModel):
     """Saved scores of one combination."""
 
     name: PlainText = Field(examples=["main"])
@@ -47,7 +47,7 @@ class BaselineAnswer(Answer):
         )
 
 
-class BaselineRequest(Request):
+class BaselineRequest(RequestModel):
     """Which results to save under a name."""
 
     name: str = Field(min_length=1, max_length=200, examples=["main"])
@@ -59,7 +59,7 @@ class BaselineRequest(Request):
     )
 
 
-class GateRequest(Request):
+class GateRequest(RequestModel):
     """What to compare, and how much worse it may be."""
 
     batch: str = Field(min_length=1, max_length=500, examples=["support_qa"])
@@ -73,7 +73,7 @@ class GateRequest(Request):
     non_inferior: bool = Field(default=False, description="Pass only with proof that the drop is smaller.")
 
 
-class GateErrors(Answer):
+class GateErrors(AnswerModel):
     """The cases that fail on one side or on both."""
 
     candidate_only: int
@@ -83,7 +83,7 @@ class GateErrors(Answer):
     p_value: Number
 
 
-class GateAnswer(Answer):
+class GateAnswer(AnswerModel):
     """Whether a combination has become worse than a baseline."""
 
     outcome: str = Field(description="`fine`, `regression` or `inconclusive`.", examples=["fine"])

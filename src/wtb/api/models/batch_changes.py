@@ -6,18 +6,18 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from wtb.api.models.base import Answer, Request
+from wtb.api.models.base import AnswerModel, RequestModel
 from wtb.api.models.commands import CommandAnswer
 
 
-class KeyedEvaluator(Request):
+class KeyedEvaluator(RequestModel):
     """A built-in evaluator that scores one key of the state."""
 
     name: str = Field(max_length=200, examples=["exact_match"])
     key: str = Field(max_length=200, examples=["answer"])
 
 
-class CaseRequest(Request):
+class CaseRequest(RequestModel):
     """One input and what is expected, both as tagged JSON."""
 
     id: str | None = Field(default=None, max_length=200, examples=["c1"])
@@ -27,7 +27,7 @@ class CaseRequest(Request):
     cluster: str | None = None
 
 
-class BatchOptions(Request):
+class BatchOptions(RequestModel):
     """How an inline batch runs; the names are those of `wtb.BatchTest`."""
 
     variants: str | list[dict[str, str]] | None = Field(default=None, examples=["one_at_a_time"])
@@ -49,7 +49,7 @@ class BatchOptions(Request):
 Evaluators = list[str | KeyedEvaluator]
 
 
-class BatchRequest(Request):
+class BatchRequest(RequestModel):
     """A batch that the server is configured with, by its name; or cases over a served workflow."""
 
     batch: str | None = Field(default=None, max_length=500, description="The name of a configured batch.")
@@ -74,7 +74,7 @@ class BatchRequest(Request):
         return self.model_dump(mode="json", exclude_none=True)
 
 
-class BatchResultRow(Answer):
+class BatchResultRow(AnswerModel):
     """How a batch ended that a command ran."""
 
     id: str
@@ -85,14 +85,14 @@ class BatchResultRow(Answer):
     left: int
 
 
-class BatchChange(Answer):
+class BatchChange(AnswerModel):
     """The command that runs a batch, and once it has ended how the batch ended."""
 
     command: CommandAnswer
     batch: BatchResultRow | None = None
 
 
-class NodeRunCounts(Answer):
+class NodeRunCounts(AnswerModel):
     """Node runs, counted as if every job visited every node once."""
 
     kept: int
@@ -100,7 +100,7 @@ class NodeRunCounts(Answer):
     executed: int
 
 
-class PlanRow(Answer):
+class PlanRow(AnswerModel):
     """What a batch would do."""
 
     jobs: int
@@ -112,14 +112,14 @@ class PlanRow(Answer):
     external: list[str]
 
 
-class PlanAnswer(Answer):
+class PlanAnswer(AnswerModel):
     """The command that plans a batch, and once it has ended the plan."""
 
     command: CommandAnswer
     plan: PlanRow | None = None
 
 
-class EvaluationRequest(Request):
+class EvaluationRequest(RequestModel):
     """Which evaluators to run over finished runs, or over all runs of a batch."""
 
     evaluators: Evaluators = Field(min_length=1, max_length=100, examples=[["latency_s"]])
@@ -136,7 +136,7 @@ class EvaluationRequest(Request):
         return self
 
 
-class EvaluationAnswer(Answer):
+class EvaluationAnswer(AnswerModel):
     """The command that evaluates, and once it has ended the scores by run."""
 
     command: CommandAnswer

@@ -7,14 +7,14 @@ from typing import Any, Self
 
 from pydantic import Field
 
-from wtb.api.models.base import Answer, ListAnswer
+from wtb.api.models.base import AnswerModel, ListAnswer
 from wtb.api.models.figures import PlainText, SpentAnswer, plain
 from wtb.application.queries.batch_data import BatchStatusView
 from wtb.application.queries.views import BatchPage
 from wtb.domain.batch import Batch, BatchStatus
 
 
-class BatchRow(Answer):
+class BatchRow(AnswerModel):
     """A batch in a list."""
 
     id: str
@@ -60,7 +60,7 @@ def batch_list(page: BatchPage) -> ListAnswer[BatchRow]:
     return ListAnswer(items=[BatchRow.of(batch) for batch in page.batches], next=page.next)
 
 
-class RunningJobAnswer(Answer):
+class RunningJobAnswer(AnswerModel):
     """A job that a process is running now."""
 
     combination: PlainText
@@ -72,7 +72,7 @@ class RunningJobAnswer(Answer):
     started: datetime
 
 
-class LimitAnswer(Answer):
+class LimitAnswer(AnswerModel):
     """A limit of a batch as it is now."""
 
     name: PlainText
@@ -84,7 +84,7 @@ class LimitAnswer(Answer):
     until: datetime | None
 
 
-class LostDriverAnswer(Answer):
+class LostDriverAnswer(AnswerModel):
     """The process that ran a paused batch."""
 
     worker: str | int

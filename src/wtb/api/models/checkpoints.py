@@ -7,7 +7,7 @@ from typing import Self
 
 from pydantic import Field
 
-from wtb.api.models.base import Answer, ListAnswer
+from wtb.api.models.base import AnswerModel, ListAnswer
 from wtb.api.models.figures import PlainText
 from wtb.api.models.states import StateAnswer
 from wtb.application.queries.state_parts import StatePart
@@ -16,7 +16,7 @@ from wtb.domain.checkpoint import Checkpoint, Kind, Trigger
 from wtb.domain.files import EntryKind, FileEntry, path_bytes
 
 
-class CheckpointAnswer(Answer):
+class CheckpointAnswer(AnswerModel):
     """A checkpoint without its state."""
 
     id: str
@@ -78,7 +78,7 @@ class CheckpointRowAnswer(CheckpointAnswer):
         return cls(**facts_of(row.checkpoint), mark=row.mark, files=files, file_bytes=size)
 
 
-class CheckpointCountsAnswer(Answer):
+class CheckpointCountsAnswer(AnswerModel):
     """How many checkpoints a run has on all its lines."""
 
     checkpoints: int
@@ -90,7 +90,7 @@ class CheckpointCountsAnswer(Answer):
         return cls(checkpoints=counts[0], restore_points=counts[1])
 
 
-class FileAnswer(Answer):
+class FileAnswer(AnswerModel):
     """A file, folder or link of a workspace."""
 
     path: PlainText

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from pydantic import Field
 
-from wtb.api.models.base import Answer
+from wtb.api.models.base import AnswerModel
 from wtb.api.models.checkpoints import CheckpointAnswer, FileAnswer
 from wtb.api.models.figures import PlainText
 from wtb.application.queries.tagged_json import TaggedJson
@@ -16,7 +16,7 @@ from wtb.domain.state import MISSING
 from wtb.domain.tools import CallStatus
 
 
-class StateDiffAnswer(Answer):
+class StateDiffAnswer(AnswerModel):
     """A value that differs."""
 
     path: PlainText = Field(examples=["state.messages[3].content"])
@@ -36,7 +36,7 @@ class StateDiffAnswer(Answer):
         )
 
 
-class FileDiffAnswer(Answer):
+class FileDiffAnswer(AnswerModel):
     """A file that differs."""
 
     path: PlainText
@@ -59,7 +59,7 @@ class FileDiffAnswer(Answer):
         )
 
 
-class CallDiffAnswer(Answer):
+class CallDiffAnswer(AnswerModel):
     """A call on the way to only one of the two."""
 
     change: DiffKind
@@ -88,7 +88,7 @@ class CallDiffAnswer(Answer):
         )
 
 
-class DiffAnswer(Answer):
+class DiffAnswer(AnswerModel):
     """What changed from one checkpoint to another, of the same run or of two."""
 
     old: CheckpointAnswer

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from pydantic import Field
 
-from wtb.api.models.base import Answer, ListAnswer
+from wtb.api.models.base import AnswerModel, ListAnswer
 from wtb.api.models.checkpoints import CheckpointAnswer
 from wtb.api.models.figures import Number, PlainText, UsageAnswer, plain
 from wtb.api.models.states import StateAnswer
@@ -20,7 +20,7 @@ from wtb.domain.run_scores import RunScore
 from wtb.domain.tools import ToolCall
 
 
-class JobAnswer(Answer):
+class JobAnswer(AnswerModel):
     """The job of a batch that made a run."""
 
     batch: str = Field(description="The id of the batch.")
@@ -44,7 +44,7 @@ class JobAnswer(Answer):
         )
 
 
-class RunFailureAnswer(Answer):
+class RunFailureAnswer(AnswerModel):
     """Why a run failed."""
 
     type: PlainText = Field(examples=["ValueError"])
@@ -67,7 +67,7 @@ class RunFailureAnswer(Answer):
         )
 
 
-class RunPauseAnswer(Answer):
+class RunPauseAnswer(AnswerModel):
     """Why a run waits."""
 
     reason: PlainText
@@ -82,7 +82,7 @@ class RunPauseAnswer(Answer):
         return cls(reason=pause.reason, kind=pause.kind, node=pause.node, question=question)
 
 
-class ExecutionRowAnswer(Answer):
+class ExecutionRowAnswer(AnswerModel):
     """A run in a list."""
 
     id: str = Field(examples=["0199a5c1-7c1e-7b7c-8000-3f2b8c1d4e5f"])
@@ -138,7 +138,7 @@ class ExecutionList(ListAnswer[ExecutionRowAnswer]):
         return cls(items=[ExecutionRowAnswer.of(row) for row in page.rows], next=page.next, counts=counts)
 
 
-class ScoreAnswer(Answer):
+class ScoreAnswer(AnswerModel):
     """What an evaluator said about a run."""
 
     metric: PlainText
@@ -163,7 +163,7 @@ class ScoreAnswer(Answer):
         )
 
 
-class CallName(Answer):
+class CallName(AnswerModel):
     """A call by its name."""
 
     tool: PlainText
@@ -176,7 +176,7 @@ class CallName(Answer):
         return cls(tool=call.tool, call=call.identity, status=call.status.value)
 
 
-class OpenRollbackAnswer(Answer):
+class OpenRollbackAnswer(AnswerModel):
     """A rollback or redo that has not finished: continue it or give it up."""
 
     direction: RollbackDirection

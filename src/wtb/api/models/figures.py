@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field
 
-from wtb.api.models.base import Answer
+from wtb.api.models.base import AnswerModel
 from wtb.domain.figures import Usage
 from wtb.domain.spending import Spent
 
@@ -39,7 +39,7 @@ PlainText = Annotated[str, BeforeValidator(lambda value: plain_text(value) if is
 """A text that came from users or from their code."""
 
 
-class UsageAnswer(Answer):
+class UsageAnswer(AnswerModel):
     """Tokens and money."""
 
     input_tokens: int = Field(examples=[1200])
@@ -54,7 +54,7 @@ class UsageAnswer(Answer):
         return cls(**usage.totals(), models=list(usage.models), unpriced=list(usage.unpriced))
 
 
-class SpentAnswer(Answer):
+class SpentAnswer(AnswerModel):
     """Money, tokens and seconds that a batch used."""
 
     usd: Number

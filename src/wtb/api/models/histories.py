@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from pydantic import Field
 
-from wtb.api.models.base import Answer
+from wtb.api.models.base import AnswerModel
 from wtb.api.models.figures import Number, PlainText, UsageAnswer, plain
 from wtb.application.queries.node_usage import CallView, NodeUsage, Undo
 from wtb.application.queries.tagged_json import TaggedJson
@@ -20,7 +20,7 @@ from wtb.domain.tools import CallKind, CallStatus, Effects
 from wtb.domain.tree import HistoryTree, TreeLine, TreeStep
 
 
-class BranchAnswer(Answer):
+class BranchAnswer(AnswerModel):
     """A branch of a run."""
 
     id: str
@@ -43,7 +43,7 @@ class BranchAnswer(Answer):
         )
 
 
-class TreeStepAnswer(Answer):
+class TreeStepAnswer(AnswerModel):
     """A checkpoint in the tree, or with `folded` a number of plain steps in a row."""
 
     checkpoint: str | None
@@ -78,7 +78,7 @@ class TreeStepAnswer(Answer):
         return first.model_copy(update={"folded": len(steps), "visits": []})
 
 
-class TreeLineAnswer(Answer):
+class TreeLineAnswer(AnswerModel):
     """Checkpoints that follow each other."""
 
     abandoned: bool = Field(description="Whether it leads to no head of a branch.")
@@ -94,7 +94,7 @@ class TreeLineAnswer(Answer):
         return cls(abandoned=line.abandoned, steps=steps)
 
 
-class TreeAnswer(Answer):
+class TreeAnswer(AnswerModel):
     """All lines of a run."""
 
     run: str
@@ -106,7 +106,7 @@ class TreeAnswer(Answer):
         return cls(run=tree.execution_id, lines=[TreeLineAnswer.of(line) for line in tree.lines])
 
 
-class WaitAnswer(Answer):
+class WaitAnswer(AnswerModel):
     """A time in which a node or the run waited."""
 
     reason: PlainText
@@ -119,7 +119,7 @@ class WaitAnswer(Answer):
         return cls(reason=wait.reason, started_at=wait.started_at, ended_at=wait.ended_at)
 
 
-class VisitAnswer(Answer):
+class VisitAnswer(AnswerModel):
     """One visit of a node."""
 
     node: PlainText
@@ -158,7 +158,7 @@ class VisitAnswer(Answer):
         )
 
 
-class TimelineAnswer(Answer):
+class TimelineAnswer(AnswerModel):
     """The visits of the last steps in the order of their starts, and the pauses of the run."""
 
     run: str
@@ -177,7 +177,7 @@ class TimelineAnswer(Answer):
         )
 
 
-class CallAnswer(Answer):
+class CallAnswer(AnswerModel):
     """A recorded call to a tool, or a question to a person."""
 
     call: PlainText = Field(description="The identity of the call within its visit.")
@@ -221,7 +221,7 @@ class CallAnswer(Answer):
         )
 
 
-class NodeUsageAnswer(Answer):
+class NodeUsageAnswer(AnswerModel):
     """What one node used on the way to the head, and what it spent in all."""
 
     node: PlainText
@@ -242,7 +242,7 @@ class NodeUsageAnswer(Answer):
         )
 
 
-class RunEventAnswer(Answer):
+class RunEventAnswer(AnswerModel):
     """An event of a run."""
 
     sequence: int = Field(description="Its number among the events of the run.")
@@ -265,7 +265,7 @@ class RunEventAnswer(Answer):
         )
 
 
-class VariantsAnswer(Answer):
+class VariantsAnswer(AnswerModel):
     """The variants of a workflow's nodes, as its stored definition has them."""
 
     workflow: PlainText

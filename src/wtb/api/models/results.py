@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field
 
-from wtb.api.models.base import Answer
+from wtb.api.models.base import AnswerModel
 from wtb.api.models.figures import Number, PlainText, SpentAnswer, plain
 from wtb.application.queries.batch_data import BatchOverview, effects_data, verdict_data
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from wtb.domain.statistics.verdicts import Verdict
 
 
-class IntervalAnswer(Answer):
+class IntervalAnswer(AnswerModel):
     """A range that contains the true value with 95 % confidence."""
 
     low: Number
     high: Number
 
 
-class SummaryAnswer(Answer):
+class SummaryAnswer(AnswerModel):
     """The scores of one combination on one metric."""
 
     mean: Number
@@ -38,7 +38,7 @@ class SummaryAnswer(Answer):
     missing: int
 
 
-class NeededCasesAnswer(Answer):
+class NeededCasesAnswer(AnswerModel):
     """How many cases would probably show a difference of this size."""
 
     low: int | None
@@ -46,7 +46,7 @@ class NeededCasesAnswer(Answer):
     high: int | None
 
 
-class FamilyAnswer(Answer):
+class FamilyAnswer(AnswerModel):
     """The verdicts that were judged together."""
 
     is_primary: bool
@@ -54,7 +54,7 @@ class FamilyAnswer(Answer):
     comparisons: int
 
 
-class VerdictAnswer(Answer):
+class VerdictAnswer(AnswerModel):
     """How one combination compares with another on one metric."""
 
     finding: str = Field(examples=["better"])
@@ -74,7 +74,7 @@ class VerdictAnswer(Answer):
     family: FamilyAnswer
 
 
-class MatrixRowAnswer(Answer):
+class MatrixRowAnswer(AnswerModel):
     """One combination: its scores on each metric, and its verdicts against the baseline."""
 
     combination: PlainText
@@ -83,7 +83,7 @@ class MatrixRowAnswer(Answer):
     verdicts: dict[str, VerdictAnswer]
 
 
-class FailureRow(Answer):
+class FailureRow(AnswerModel):
     """A job that failed, or whose calls could not be taken back."""
 
     combination: PlainText
@@ -93,7 +93,7 @@ class FailureRow(Answer):
     run: str | None
 
 
-class EvaluatorFailureRow(Answer):
+class EvaluatorFailureRow(AnswerModel):
     """An evaluator that could not score some runs."""
 
     evaluator: PlainText
@@ -102,7 +102,7 @@ class EvaluatorFailureRow(Answer):
     run: str | None
 
 
-class FlakyRow(Answer):
+class FlakyRow(AnswerModel):
     """A case on which repeats of one combination disagree."""
 
     case: PlainText
@@ -112,7 +112,7 @@ class FlakyRow(Answer):
     runs: list[str]
 
 
-class JobCounts(Answer):
+class JobCounts(AnswerModel):
     """How many jobs a batch has, by how they ended."""
 
     total: int
@@ -121,7 +121,7 @@ class JobCounts(Answer):
     missing: int
 
 
-class MatrixAnswer(Answer):
+class MatrixAnswer(AnswerModel):
     """The results of a batch, as far as it has run; as `wtb batch show --json`."""
 
     batch: str
@@ -165,14 +165,14 @@ class CompareRow(VerdictAnswer):
         return cls.model_validate(plain({**names, **verdict_data(verdict)}))
 
 
-class EffectVariant(Answer):
+class EffectVariant(AnswerModel):
     """A variant of a node."""
 
     node: PlainText
     variant: PlainText
 
 
-class EffectRow(Answer):
+class EffectRow(AnswerModel):
     """The effect of a variant, or of two together, on a metric."""
 
     metric: PlainText
@@ -190,14 +190,14 @@ class EffectRow(Answer):
         return (cls.model_validate(plain(row)) for row in effects_data(found))
 
 
-class ParetoAnswer(Answer):
+class ParetoAnswer(AnswerModel):
     """The combinations that no other one is shown to beat."""
 
     metrics: list[PlainText]
     combinations: list[PlainText]
 
 
-class AttemptAnswer(Answer):
+class AttemptAnswer(AnswerModel):
     """One attempt at a job."""
 
     host: PlainText | None
@@ -206,7 +206,7 @@ class AttemptAnswer(Answer):
     ended: datetime | None
 
 
-class JobResultAnswer(Answer):
+class JobResultAnswer(AnswerModel):
     """The result of one combination on one case."""
 
     combination: PlainText
@@ -245,7 +245,7 @@ class JobResultAnswer(Answer):
         )
 
 
-class CaseAnswer(Answer):
+class CaseAnswer(AnswerModel):
     """A case of a batch with the results of all combinations side by side."""
 
     case: PlainText

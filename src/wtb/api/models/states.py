@@ -6,12 +6,12 @@ from typing import Any, Self
 
 from pydantic import Field
 
-from wtb.api.models.base import Answer
+from wtb.api.models.base import AnswerModel
 from wtb.api.models.figures import PlainText
 from wtb.application.queries.state_parts import StateChild, StatePart
 
 
-class StateChildAnswer(Answer):
+class StateChildAnswer(AnswerModel):
     """A part of a place in a state."""
 
     key: Any = Field(description="A key, or a position in a list; append it to the path to look inside.")
@@ -26,7 +26,7 @@ class StateChildAnswer(Answer):
         return cls(key=child.key, kind=child.kind, count=child.count, value=child.value, preview=child.preview)
 
 
-class StateAnswer(Answer):
+class StateAnswer(AnswerModel):
     """One place of a state.
 
     A small value is here whole, as tagged JSON: plain JSON values as they are, and everything else as an object with

@@ -8,14 +8,14 @@ from typing import Any
 
 from pydantic import Field
 
-from wtb.api.models.base import Answer, Request
+from wtb.api.models.base import AnswerModel, RequestModel
 from wtb.application.server.bounded_pruning import PruneReport
 from wtb.application.upkeep.light_check import LightReport
 from wtb.domain.integrity import Fault
 from wtb.domain.ports.upkeep import Swept
 
 
-class PruneRequest(Request):
+class PruneRequest(RequestModel):
     """What to prune."""
 
     dry_run: bool = Field(default=True, description="Only count what would be deleted.")
@@ -24,7 +24,7 @@ class PruneRequest(Request):
     seconds: float = Field(default=20, ge=1, le=30, description="How long it may take; then another request goes on.")
 
 
-class UnusedDataAnswer(Answer):
+class UnusedDataAnswer(AnswerModel):
     """Data that no checkpoint refers to."""
 
     blobs: int
@@ -38,7 +38,7 @@ class UnusedDataAnswer(Answer):
         return cls(blobs=swept.blobs, file_commits=swept.commits, objects=swept.objects, size_bytes=swept.size_bytes)
 
 
-class PruneAnswer(Answer):
+class PruneAnswer(AnswerModel):
     """What was deleted, or would be."""
 
     dry_run: bool
@@ -71,13 +71,13 @@ class PruneAnswer(Answer):
         )
 
 
-class LightCheckRequest(Request):
+class LightCheckRequest(RequestModel):
     """How long to check."""
 
     seconds: float = Field(default=5, ge=1, le=30, description="How long it may take.")
 
 
-class FaultAnswer(Answer):
+class FaultAnswer(AnswerModel):
     """Something damaged, missing or left behind."""
 
     kind: str = Field(examples=["event"])
@@ -96,7 +96,7 @@ class FaultAnswer(Answer):
         return cls(kind=data["kind"], what=data["what"], problem=data["problem"], executions=list(data["runs"]))
 
 
-class LightCheckAnswer(Answer):
+class LightCheckAnswer(AnswerModel):
     """What a light check found. `wtb doctor` checks everything, and repairs."""
 
     is_complete: bool = Field(description="Whether it reached the end of the store.")
@@ -111,7 +111,7 @@ class LightCheckAnswer(Answer):
         return cls(is_complete=report.is_complete, events=report.events, executions=report.runs, faults=faults)
 
 
-class DoctorAnswer(Answer):
+class DoctorAnswer(AnswerModel):
     """What the light checks in the background have found."""
 
     rounds: int = Field(description="How often they have reached the end of the store.")

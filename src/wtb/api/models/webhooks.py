@@ -6,11 +6,11 @@ from datetime import datetime
 
 from pydantic import ConfigDict, Field
 
-from wtb.api.models.base import Answer, Request
+from wtb.api.models.base import AnswerModel, RequestModel
 from wtb.domain.webhooks import LONGEST_URL, Delivery, DeliveryStatus, Webhook
 
 
-class NewWebhook(Request):
+class NewWebhook(RequestModel):
     """A webhook to add."""
 
     url: str = Field(
@@ -29,7 +29,7 @@ class NewWebhook(Request):
     )
 
 
-class WebhookAnswer(Answer):
+class WebhookAnswer(AnswerModel):
     """A webhook, without its secret."""
 
     id: str
@@ -55,7 +55,7 @@ class CreatedWebhookAnswer(WebhookAnswer):
         return cls(secret=webhook.secret, **_facts(webhook))
 
 
-class WebhookTrialAnswer(Answer):
+class WebhookTrialAnswer(AnswerModel):
     """What became of a test request."""
 
     is_accepted: bool = Field(description="Whether the receiver answered with a status from 200 to 299.")
@@ -63,7 +63,7 @@ class WebhookTrialAnswer(Answer):
     problem: str | None = Field(description="What went wrong.")
 
 
-class DeliveryAnswer(Answer):
+class DeliveryAnswer(AnswerModel):
     """An event on its way to a webhook."""
 
     position: int = Field(description="The position of the event in the log.")

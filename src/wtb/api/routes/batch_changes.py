@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 
 from wtb.api.access import Operator
 from wtb.api.command_answers import Call, CommandCall, Wait, command_answer, result_of
-from wtb.api.models.base import Answer
+from wtb.api.models.base import AnswerModel
 from wtb.api.models.batch_changes import (
     BatchChange,
     BatchRequest,
@@ -42,7 +42,7 @@ _MAY_FAIL = (BatchNotFound, InvalidInput, IdempotencyMismatch, WorkerFailed, Wor
 _MOST_COMMANDS = 20
 
 
-def _accepted(model: type[Answer]) -> dict[int | str, dict[str, Any]]:
+def _accepted(model: type[AnswerModel]) -> dict[int | str, dict[str, Any]]:
     return {202: {"model": model, "description": "Accepted; ask for the command"}}
 
 
