@@ -104,8 +104,8 @@ def _ask_again_and_again(connection: socket.socket, request: bytes) -> None:
     "request_bytes",
     [
         b"\x16\x03\x01\x02\x00",  # TLS to a port without
-        b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"a" * 1_000_000 + b"\r\n\r\n",
-        b"GET / HTTP/1.1\r\n" + b"X: a\r\n" * 200_000 + b"\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"a" * 40_000,  # goes on and on
+        b"GET / HTTP/1.1\r\n" + b"X: a\r\n" * 10_000,
         b"GET / HTTP/1.1\r\nHost: a\r\nX: a\x00b\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
         b"nonsense\r\n\r\n",
@@ -114,11 +114,9 @@ def _ask_again_and_again(connection: socket.socket, request: bytes) -> None:
 def test_what_is_no_http_is_a_problem(parts: ServerParts, request_bytes: bytes) -> None:
     with running(parts) as address, connected(address) as connection:
         connection.sendall(request_bytes)
-        connection.shutdown(socket.SHUT_WR)
         head, _, body = rest(connection).partition(b"\r\n\r\n")
-        if head:  # the server may hang up while we still send
-            assert head.startswith(b"HTTP/1.1 400")
-            assert json.loads(body)["code"] == "bad-request"
+        assert head.startswith(b"HTTP/1.1 400")
+        assert json.loads(body)["code"] == "bad-request"
 
 
 def test_two_hosts_are_none(parts: ServerParts) -> None:

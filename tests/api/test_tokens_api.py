@@ -47,7 +47,7 @@ def test_problems_of_tokens_say_what_to_do(admin: TestClient) -> None:
     assert (missing.status_code, missing.json()["code"]) == (404, "token-not-found")
     wrong = admin.post("/api/v1/tokens", json={"name": "", "role": "god", "expires_in_days": -1})
     assert wrong.status_code == 422
-    assert len(wrong.json()["faults"]) == 3
+    assert len(wrong.json()["faults"]) == 3, wrong.json()
 
 
 def test_a_token_has_no_session_to_end(viewer: TestClient) -> None:

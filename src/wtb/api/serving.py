@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
 import signal
@@ -11,6 +12,7 @@ from ipaddress import ip_network
 from types import FrameType
 
 import uvicorn
+from starlette.concurrency import run_in_threadpool
 
 from wtb.api.app import create_app
 from wtb.api.connections import LARGEST_HEADERS_BYTES, BoundedProtocol
@@ -108,6 +110,7 @@ def make_server(parts: ServerParts) -> uvicorn.Server:
         ssl_certfile=server.certificate,
         ssl_keyfile=server.certificate_key,
     )
+    logging.getLogger("uvicorn.error").addFilter(_is_worth_telling)
     return _Server(config, parts)
 
 
@@ -121,6 +124,17 @@ class _Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._parts.stopping.set()
         super().handle_exit(sig, frame)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._parts.stopping.set()
+        await run_in_threadpool(self._parts.services.feed.close)  # or its clients would stay until they are cut off
+        await super().shutdown(sockets)
+
+
+def _is_worth_telling(record: logging.LogRecord) -> bool:
+    """Leave out what any stranger can cause, and the traceback of each request that is cut off at the end."""
+    is_cut_off = record.exc_info is not None and isinstance(record.exc_info[1], asyncio.CancelledError)
+    return not is_cut_off and not record.getMessage().startswith(("Invalid HTTP request", "Unsupported upgrade"))
 
 
 def _check_network(proxy: str) -> None:

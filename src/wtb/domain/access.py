@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -12,7 +13,9 @@ from wtb.domain.errors import Forbidden, InvalidInput
 TOKEN_PREFIX = "wtb_"
 """Every token begins with it, so that people, maskers and scanners of repositories recognise one."""
 
-_LONGEST_NAME = 100
+LONGEST_NAME = 100
+NAME_PATTERN = r"^[\w.@:+-]+( [\w.@:+-]+)*$"
+"""What a token may be called: a name is typed on command lines and stands in addresses."""
 
 
 class Role(StrEnum):
@@ -63,12 +66,12 @@ class Token:
     revoked_at: datetime | None = None
 
     def __post_init__(self) -> None:
-        if not self.name or not self.name.isprintable() or self.name != self.name.strip():
-            raise InvalidInput(f"{self.name!r} is no name for a token; use a word such as ci, without line breaks")
-        if "/" in self.name:
-            raise InvalidInput(f"{self.name!r} is no name for a token; it may not hold a slash")
-        if len(self.name) > _LONGEST_NAME:
-            raise InvalidInput(f"the name of a token has {len(self.name)} characters; {_LONGEST_NAME} are allowed")
+        if len(self.name) > LONGEST_NAME:
+            raise InvalidInput(f"the name of a token has {len(self.name)} characters; {LONGEST_NAME} are allowed")
+        if re.fullmatch(NAME_PATTERN, self.name) is None:
+            raise InvalidInput(
+                f"{self.name!r} is no name for a token; use letters, digits, single spaces and . @ : + - _, such as ci"
+            )
 
     @property
     def caller(self) -> Caller:

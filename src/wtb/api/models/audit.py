@@ -6,11 +6,11 @@ from datetime import datetime
 
 from pydantic import Field
 
-from wtb.api.models.base import Answer
+from wtb.api.models.base import AnswerModel
 from wtb.domain.audit import AuditCounts, ChainCheck, ToolUse
 
 
-class AuditEntryAnswer(Answer):
+class AuditEntryAnswer(AnswerModel):
     """One event of the audit trail."""
 
     by: str | None = Field(description="Who caused it: a person, or the name of a token.")
@@ -24,7 +24,7 @@ class AuditEntryAnswer(Answer):
     data: dict[str, object] = Field(description="The facts. Secrets are masked.")
 
 
-class AuditListAnswer(Answer):
+class AuditListAnswer(AnswerModel):
     """One page of the audit trail, newest first."""
 
     items: list[AuditEntryAnswer]
@@ -32,7 +32,7 @@ class AuditListAnswer(Answer):
     faults: list[str] = Field(description="Events that cannot be shown because they do not match their hash.")
 
 
-class AuditSummaryAnswer(Answer):
+class AuditSummaryAnswer(AnswerModel):
     """How often what happened, and who caused how much."""
 
     events: int
@@ -55,7 +55,7 @@ class AuditSummaryAnswer(Answer):
         )
 
 
-class ToolUseAnswer(Answer):
+class ToolUseAnswer(AnswerModel):
     """How one tool was used, in all runs."""
 
     tool: str
@@ -78,13 +78,13 @@ class ToolUseAnswer(Answer):
         )
 
 
-class ToolUseListAnswer(Answer):
+class ToolUseListAnswer(AnswerModel):
     """All tools that were called, by name."""
 
     items: list[ToolUseAnswer]
 
 
-class ChainCheckAnswer(Answer):
+class ChainCheckAnswer(AnswerModel):
     """What a check of some events found."""
 
     checked: int = Field(description="How many events this request has checked.")

@@ -7,19 +7,24 @@ from typing import Literal, cast
 
 from pydantic import ConfigDict, Field
 
-from wtb.api.models.base import Answer, Request
-from wtb.domain.access import Caller, Role, Token
+from wtb.api.models.base import AnswerModel, RequestModel
+from wtb.domain.access import LONGEST_NAME, NAME_PATTERN, Caller, Role, Token
 
 Status = Literal["valid", "revoked", "expired"]
 
 
-class NewToken(Request):
+class NewToken(RequestModel):
     """A token to create."""
 
-    name: str = Field(min_length=1, max_length=100, description="Whatever is done with the token carries this name.")
+    name: str = Field(
+        min_length=1,
+        max_length=LONGEST_NAME,
+        pattern=NAME_PATTERN,
+        description="Whatever is done with the token carries this name.",
+    )
     role: Role = Field(description="What it may do.")
     expires_in_days: float | None = Field(
-        default=None, gt=0, le=36_500, description="How long it is valid; null for no end."
+        default=None, ge=0.001, le=36_500, description="How long it is valid; null for no end."
     )
 
     model_config = ConfigDict(
@@ -32,7 +37,7 @@ class NewToken(Request):
         return None if self.expires_in_days is None else timedelta(days=self.expires_in_days)
 
 
-class TokenAnswer(Answer):
+class TokenAnswer(AnswerModel):
     """A token, without its secret."""
 
     name: str = Field(examples=["ci"])
@@ -60,7 +65,7 @@ class CreatedTokenAnswer(TokenAnswer):
         return cls(token=secret, **_facts(token, now))
 
 
-class SessionAnswer(Answer):
+class SessionAnswer(AnswerModel):
     """Who calls."""
 
     name: str = Field(description="The name that everything carries that you change.", examples=["alice"])

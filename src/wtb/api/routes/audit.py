@@ -17,6 +17,7 @@ from wtb.api.models.audit import (
     ToolUseAnswer,
     ToolUseListAnswer,
 )
+from wtb.api.models.parameters import Moment
 from wtb.api.parts import Parts
 from wtb.api.problems import answers
 from wtb.domain.audit import AuditFilter, AuditPage, Period, who_caused
@@ -35,8 +36,8 @@ _LARGEST = 2**63 - 1
 
 
 def _period(
-    since: Annotated[datetime | None, Query(description="Only from this time on.")] = None,
-    until: Annotated[datetime | None, Query(description="Only before this time.")] = None,
+    since: Annotated[Moment | None, Query(description="Only from this time on.")] = None,
+    until: Annotated[Moment | None, Query(description="Only before this time.")] = None,
 ) -> Period:
     return Period(since=_aware(since), until=_aware(until))
 

@@ -10,6 +10,7 @@ from wtb.infrastructure.checkpoints.store import DeltaCheckpointStore, HistorySo
 from wtb.infrastructure.files.commits import DeltaFileCommits
 from wtb.infrastructure.sql.access import SqlSignInRepository, SqlTokenRepository
 from wtb.infrastructure.sql.audit import SqlAuditTrail
+from wtb.infrastructure.sql.background_jobs import SqlBackgroundJobRepository
 from wtb.infrastructure.sql.baselines import SqlBaselineRepository
 from wtb.infrastructure.sql.batches import SqlBatchRepository, SqlNodeCacheRepository
 from wtb.infrastructure.sql.checkpoint_rows import SqlCheckpointRows
@@ -28,6 +29,7 @@ from wtb.infrastructure.sql.repositories import SqlBranchRepository, SqlExecutio
 from wtb.infrastructure.sql.rollbacks import SqlRollbackRepository
 from wtb.infrastructure.sql.tool_calls import SqlToolCallRepository
 from wtb.infrastructure.sql.upkeep_rows import SqlUpkeepRows
+from wtb.infrastructure.sql.webhooks import SqlDeliveryRepository, SqlWebhookRepository
 from wtb.infrastructure.unit_of_work import StorageParts, TransactionalUnitOfWork, lazy
 
 
@@ -103,6 +105,18 @@ class SqlUnitOfWork(TransactionalUnitOfWork):
     @lazy
     def limits(self) -> SqlLimitRepository:
         return SqlLimitRepository(self._sql)
+
+    @lazy
+    def background_jobs(self) -> SqlBackgroundJobRepository:
+        return SqlBackgroundJobRepository(self._sql)
+
+    @lazy
+    def webhooks(self) -> SqlWebhookRepository:
+        return SqlWebhookRepository(self._sql)
+
+    @lazy
+    def deliveries(self) -> SqlDeliveryRepository:
+        return SqlDeliveryRepository(self._sql)
 
     @lazy
     def tokens(self) -> SqlTokenRepository:
