@@ -27,14 +27,16 @@ _COMMON = """## What all of them share
 Other settings come from `wtb.toml` in this folder and from `WTB_…` variables: see [Settings](settings.md).
 `wtb --version` prints the version.
 
+`TARGET` and `CHECKPOINT` name a place in a run: a step number, a node (its latest visit), `node#2` (its second visit),
+a name, or the start of a checkpoint's id.
+
+### Exit codes
+
 All commands use the same exit codes. If the code is 1 or 2, one sentence on stderr says what happened and what to do.
 
 | code | meaning |
 |---|---|
 {codes}
-
-`TARGET` and `CHECKPOINT` name a place in a run: a step number, a node (its latest visit), `node#2` (its second visit),
-a name, or the start of a checkpoint's id.
 """
 
 _INTROS = {
