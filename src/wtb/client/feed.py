@@ -46,8 +46,10 @@ async def follow(transport: Transport, since: str, filters: Query, patience_s: f
 
 
 async def _messages(socket: Socket) -> AsyncGenerator[tuple[str, EventAnswer | None]]:
-    """Yield the place after each message, and its event; a heartbeat has none."""
+    """Yield each event with the place after it; a message without events is a heartbeat, and has a place only."""
     while True:
         data = json.loads(await socket.receive(SILENT_S))
-        is_event = data["type"] != "heartbeat"
-        yield data["cursor"], EventAnswer.model_validate(data) if is_event else None
+        for event in data["events"]:
+            yield event["cursor"], EventAnswer.model_validate(event)
+        if not data["events"]:
+            yield data["cursor"], None
