@@ -68,6 +68,8 @@ class Connection:
                 )
             asked = get(path_of("commands", command.id), wait_s=min(left_s, LONGEST_WAIT_S))
             command = await self._ask(CommandAnswer, asked)
+        if command.problem is None and command.result is None:  # an answer has its parts, and not the whole result
+            command = await self._ask(CommandAnswer, get(path_of("commands", command.id)))
         if command.problem is not None:
             raise error_from(command.problem.model_dump())
         if command.result is None:
