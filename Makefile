@@ -80,7 +80,7 @@ format: .venv/.dev  ## Format the code and fix what ruff can fix
 	.venv/bin/ruff format
 
 .PHONY: bench
-bench: .venv/.bench  ## Run the benchmarks: store, files, objects, engine, awaited runs, long values, time travel, reading, batches, scale, capacity, LangGraph; tables, and JSON
+bench: .venv/.bench  ## Run the benchmarks: store, files, objects, engine, awaited runs, long values, time travel, reading, the live feed, batches, scale, capacity, LangGraph; tables, and JSON
 	@scripts/services
 	$(PY) -m benchmarks.store
 	$(PY) -m benchmarks.files
@@ -90,6 +90,7 @@ bench: .venv/.bench  ## Run the benchmarks: store, files, objects, engine, await
 	$(PY) -m benchmarks.long_values
 	$(PY) -m benchmarks.time_travel
 	$(PY) -m benchmarks.reading
+	$(PY) -m benchmarks.feed
 	$(PY) -m benchmarks.batch
 	$(PY) -m benchmarks.scale
 	$(PY) -m benchmarks.capacity

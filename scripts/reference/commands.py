@@ -27,14 +27,16 @@ _COMMON = """## What all of them share
 Other settings come from `wtb.toml` in this folder and from `WTB_…` variables: see [Settings](settings.md).
 `wtb --version` prints the version.
 
+`TARGET` and `CHECKPOINT` name a place in a run: a step number, a node (its latest visit), `node#2` (its second visit),
+a name, or the start of a checkpoint's id.
+
+### Exit codes
+
 All commands use the same exit codes. If the code is 1 or 2, one sentence on stderr says what happened and what to do.
 
 | code | meaning |
 |---|---|
 {codes}
-
-`TARGET` and `CHECKPOINT` name a place in a run: a step number, a node (its latest visit), `node#2` (its second visit),
-a name, or the start of a checkpoint's id.
 """
 
 _INTROS = {
@@ -43,7 +45,7 @@ _INTROS = {
     "Go back and branch": "The guide is [Time travel](time-travel.md).",
     "Batches and verdicts": "The guide is [Batch tests](batches.md). [How a verdict is made](verdicts.md) explains "
     "better, worse and no evidence.",
-    "Serve": "The guide is [The server](server.md).",
+    "Serve": "The guide is [The server](server.md); for `webhook`, [Webhooks](webhooks.md).",
     "Upkeep": "The guide is [Upkeep](upkeep.md); for `import`, "
     "[A checkpointer for LangGraph](langgraph.md#bring-what-you-have).",
 }
@@ -59,13 +61,16 @@ _ARGUMENTS = {
     "DIR": "Where to write the files.",
     "FILE[:BATCH]": "The Python file that defines the batch test, and its name in the file. Default: `batch`.",
     "FOLDER": "Where to create the project.",
+    "ID": "The id of a webhook.",
     "NAME": "The name to give.",
+    "POSITION": "The position of an event in the log.",
     "REF…": "Workflows that the server may run, each as `file.py[:flow]` or `module:flow`.",
     "REVISION": "The revision to go down to, such as `0006`. `base` is the state before the first revision.",
     "RUN": "The id of a run, or its start: at least four characters that no other run starts with.",
     "RUN|BATCH...": "One or several: ids of runs, or the start of them, and names or ids of batches.",
     "RUN[@CHECKPOINT]": "A run, and a place in it. Default: its last step.",
     "TARGET": "A place in the run.",
+    "URL": "The address that gets the events.",
     "WORKFLOW": "`file.py[:flow]`, `module:flow` or `flow.json`. Default name in the file: `flow`.",
 }
 _OWN_ARGUMENTS = {

@@ -1,5 +1,7 @@
 """WTB, the Workflow Test Bench: run, rewind and compare agent workflows."""
 
+from typing import TYPE_CHECKING, Any
+
 from wtb.application.runs.context import Context
 from wtb.batch_results import BatchResult
 from wtb.batches import BatchTest
@@ -14,6 +16,7 @@ from wtb.domain.errors import (
     EnvironmentFailed,
     InvalidInput,
     InvalidWorkflow,
+    MissingLibrary,
     NotFound,
     OutOfMemory,
     StateNotSerialisable,
@@ -47,15 +50,20 @@ from wtb.runs import Run
 from wtb.settings import Settings
 from wtb.tools import reversible, tool, workspace
 
+if TYPE_CHECKING:
+    from wtb.client import AsyncClient, Client
+
 __all__ = [
     "DELETE",
     "END",
     "AlreadyExists",
+    "AsyncClient",
     "BatchResult",
     "BatchTest",
     "Bench",
     "CheckpointNotFound",
     "CircuitOpen",
+    "Client",
     "Conflict",
     "Contains",
     "Context",
@@ -97,3 +105,14 @@ __all__ = [
     "tool",
     "workspace",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the clients of a server when they are used: they need the libraries of the extra `client`."""
+    if name not in ("AsyncClient", "Client"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from wtb import client
+    except ModuleNotFoundError as error:
+        raise MissingLibrary(f"wtb.{name} needs {error.name}: pip install 'workflow-test-bench[client]'") from error
+    return getattr(client, name)

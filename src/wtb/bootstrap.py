@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -28,6 +29,7 @@ from wtb.application.evaluation_engine import EvaluationEngine
 from wtb.application.judgements import Judgements
 from wtb.application.limits import Limits
 from wtb.application.node_cache import NodeCache
+from wtb.application.queries.file_contents import FileContents
 from wtb.application.queries.service import Queries
 from wtb.application.runs.environments import Environments
 from wtb.application.runs.execution_controller import ExecutionController
@@ -45,7 +47,7 @@ from wtb.application.server.dispatch import Dispatcher
 from wtb.application.server.feed import LiveFeed
 from wtb.application.server.served_workflows import ServedWorkflows
 from wtb.application.server.sign_ins import SignIns
-from wtb.application.server.tokens import Tokens
+from wtb.application.server.tokens import AccessTokens
 from wtb.application.time_travel.comparison import CheckpointComparison
 from wtb.application.time_travel.replay import Replayer
 from wtb.application.time_travel.rollback_executor import RollbackExecutor
@@ -101,11 +103,18 @@ from wtb.infrastructure.upkeep.garbage import SweptGarbage
 from wtb.infrastructure.upkeep.inspection import StoredInspection
 from wtb.settings import Preset, Settings, load_settings, settings_data
 
-if TYPE_CHECKING:  # loading SQLAlchemy takes a third of a command's start-up time, so it is imported where it is used
+# Loading SQLAlchemy takes a third of a command's start-up time, so it is imported where it is used; and so is what only
+# servers use.
+if TYPE_CHECKING:
+    from wtb.application.server.background_jobs import BackgroundJobs
+    from wtb.application.server.bounded_pruning import BoundedPruning
+    from wtb.application.server.webhooks import Webhooks
+    from wtb.application.upkeep.light_check import LightCheck
     from wtb.infrastructure.memory.unit_of_work import MemoryStorage
     from wtb.infrastructure.sql.database import Database
     from wtb.infrastructure.sql.sqlite import SqliteDatabase
     from wtb.infrastructure.sql.unit_of_work import SqlStorage
+    from wtb.infrastructure.webhook_sender import PinnedSender
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,10 +185,44 @@ class Services(_Parts):
     collection: WorkspaceCollection
     integrity: Integrity
     queries: Queries
+    file_contents: FileContents
     feed: LiveFeed
     commands: Commands
-    tokens: Tokens
+    tokens: AccessTokens
     sign_ins: SignIns
+
+    @cached_property
+    def light_check(self) -> LightCheck:
+        """Checks a part of the store at a time."""
+        from wtb.application.upkeep.light_check import LightCheck
+
+        return LightCheck(self.storage)
+
+    @cached_property
+    def pruning(self) -> BoundedPruning:
+        """Prunes within a time that a request can wait."""
+        from wtb.application.server.bounded_pruning import BoundedPruning
+
+        return BoundedPruning(self.retention, self.collection)
+
+    @cached_property
+    def webhook_sender(self) -> PinnedSender:
+        """Sends requests to webhooks."""
+        from wtb.infrastructure.webhook_sender import PinnedSender
+
+        return PinnedSender(to_private=self.settings.server.webhooks_to_private_addresses)
+
+    @cached_property
+    def webhooks(self) -> Webhooks:
+        """What people do with webhooks."""
+        from wtb.application.server.webhooks import Webhooks
+
+        return Webhooks(self.storage, self.clock, self.ids, self.webhook_sender)
+
+    @cached_property
+    def background(self) -> BackgroundJobs:
+        """What a server does beside requests; it starts and stops it."""
+        return _background(self)
 
     @property
     def where(self) -> str:
@@ -259,9 +302,10 @@ def bootstrap(
         collection=_collection(parts),
         integrity=_integrity(parts),
         queries=Queries(parts.storage, parts.clock, parts.owners),
+        file_contents=FileContents(parts.storage, parts.objects),
         feed=LiveFeed(parts.storage, parts.bus),
         commands=Commands(parts.storage, parts.clock, parts.ids, parts.owners, parts.masker),
-        tokens=Tokens(parts.storage, parts.clock),
+        tokens=AccessTokens(parts.storage, parts.clock),
         sign_ins=SignIns(parts.storage, parts.clock),
     )
 
@@ -500,6 +544,21 @@ def _integrity(parts: _Parts) -> Integrity:
         grace=parts.grace,
         user=parts.user,
     )
+
+
+def _background(services: Services) -> BackgroundJobs:
+    from wtb.application.server.background_jobs import BackgroundJobs
+    from wtb.application.server.upkeep_jobs import UpkeepJobs
+    from wtb.application.server.webhook_outbox import WebhookOutbox
+    from wtb.application.upkeep.abandoned_runs import AbandonedRuns
+
+    storage, clock, owners, masker = services.storage, services.clock, services.owners, services.masker
+    intervals = services.settings.server.background.intervals
+    abandoned = AbandonedRuns(storage, clock, owners, user=services.user)
+    upkeep = UpkeepJobs(storage, services.retention, services.collection, abandoned, services.light_check)
+    outbox = WebhookOutbox(storage, clock, services.webhook_sender, masker)
+    plans = [*upkeep.plans(intervals), outbox.plan(intervals["webhooks"])]
+    return BackgroundJobs(storage, clock, owners, masker, plans)
 
 
 def _inspection(parts: _Parts) -> StoredInspection:

@@ -107,10 +107,12 @@ def _carry_out(desk: WorkerDesk, command: Command) -> None:
         commands.fail(command, error)
         return
     ended.set()
-    if _is_paused_by_server(desk.request, result):
+    if result.get("stopped_by_server"):
+        commands.put_back(command, {})
+    elif _is_paused_by_server(desk.request, result):
         commands.put_back(command, {"paused_at_version": result["run"]["version"]})
     else:
-        commands.complete(command, result)
+        commands.complete(command, desk.services.masker.data(result))
 
 
 def _wait_for_run(desk: WorkerDesk, command: Command) -> None:

@@ -76,6 +76,37 @@ class RetentionSettings(BaseModel):
         )
 
 
+Interval = Annotated[float, Field(ge=1, le=31_536_000)] | Literal["never"]
+"""The seconds between two runs of a background job."""
+
+
+class BackgroundSettings(BaseModel):
+    """How often a server does what, in seconds; `never` turns a job off. One of several servers does each of them.
+
+    - `retention_s`: delete old checkpoints and unused data, as `wtb prune` does.
+    - `workspaces_s`: delete the folders of ended runs, as `wtb prune` does.
+    - `abandoned_runs_s`: pause runs whose process has been silent for an hour.
+    - `doctor_s`: verify a part of the store for some seconds.
+    - `expired_s`: delete what has expired: sign-ins, finished commands, delivered events.
+    - `webhooks_s`: how soon to look again whether there are webhooks; once there are, they get events every second.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    retention_s: Interval = 86_400.0
+    workspaces_s: Interval = 86_400.0
+    abandoned_runs_s: Interval = 300.0
+    doctor_s: Interval = 3_600.0
+    expired_s: Interval = 3_600.0
+    webhooks_s: Interval = 5.0
+
+    @property
+    def intervals(self) -> Mapping[str, float | None]:
+        """The interval of each job by its name; None if it is turned off."""
+        given = {name.removesuffix("_s"): getattr(self, name) for name in type(self).model_fields}
+        return {name: None if seconds == "never" else float(seconds) for name, seconds in given.items()}
+
+
 class ServerSettings(BaseModel):
     """What `wtb serve` serves, to whom, and with which limits.
 
@@ -89,6 +120,7 @@ class ServerSettings(BaseModel):
     - `requests_per_minute`: how many requests one token may send.
     - `largest_body_bytes`: how large a request may be.
     - `webhooks_to_private_addresses`: whether webhooks may go to this machine and to private networks.
+    - `background`: how often it does what beside requests.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -106,6 +138,7 @@ class ServerSettings(BaseModel):
     requests_per_minute: int = Field(default=600, ge=1)
     largest_body_bytes: int = Field(default=4 << 20, ge=1_024)
     webhooks_to_private_addresses: bool = False
+    background: BackgroundSettings = BackgroundSettings()
 
 
 def _printable(name: str) -> str:

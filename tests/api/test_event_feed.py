@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -71,11 +73,12 @@ def places(messages: list[Any]) -> list[tuple[str, int]]:
 
 
 def receive(socket: ClientConnection, count: int) -> list[Any]:
-    """Receive this many events; heartbeats are left out."""
+    """Receive at least this many events; heartbeats have none."""
     found: list[Any] = []
     while len(found) < count:
         message = json.loads(socket.recv(WAIT_S))
-        found += [message] if message["type"] != "heartbeat" else []
+        found += message["events"]
+        assert not message["events"] or message["events"][-1]["cursor"] == message["cursor"]
     return found
 
 
@@ -149,7 +152,7 @@ def test_a_socket_gets_the_past_and_then_what_comes(server: RunningServer, servi
         record(services, "b", 600)
         assert places(receive(follower, len(stored(services)))) == stored(services)
         with server.socket() as newcomer:
-            assert json.loads(newcomer.recv(WAIT_S))["type"] == "heartbeat"
+            assert json.loads(newcomer.recv(WAIT_S))["events"] == []
             record(services, "c")
             assert places(receive(newcomer, 1)) == places(receive(follower, 1)) == [("c", 1)]
 
@@ -185,7 +188,7 @@ def test_a_silent_stream_has_heartbeats_whose_cursor_goes_on(
         end = time.monotonic() + WAIT_S
         while (beat := json.loads(follower.recv(WAIT_S)))["cursor"] == first["cursor"]:
             assert time.monotonic() < end
-        assert beat["type"] == "heartbeat"
+        assert beat["events"] == []
         with server.http() as http:
             page = http.get("/api/v1/events", params={"since": beat["cursor"]}).json()
             assert len(page["items"]) < 3
@@ -266,7 +269,7 @@ def test_clients_that_reconnect_at_random_get_everything_once_over_restarts_of_t
                     for _ in range(choose.randint(1, 40)):
                         message = json.loads(connection.recv(1.0 if finished else 0.2))
                         cursor = message["cursor"]
-                        mine += [message] if message["type"] != "heartbeat" else []
+                        mine += message["events"]
             except TimeoutError:
                 if finished:
                     results.append(places(mine))
@@ -292,3 +295,25 @@ def test_clients_that_reconnect_at_random_get_everything_once_over_restarts_of_t
         expected = stored(own)
     assert len(results) == 4
     assert all(result == expected for result in results)
+
+
+def test_the_example_of_the_documentation_follows_over_a_restart(
+    settings: Settings, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api_feed, "CHECK_S", 0.1)
+    page = (Path(__file__).parents[2] / "docs" / "live-events.md").read_text()
+    [example] = re.findall(r"^```py\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    names: dict[str, Any] = {}
+    exec(compile(example, "live-events.md", "exec"), names)  # noqa: S102  our own page
+    port, seen = settings.server.port, list[Any]()
+    events = names["follow"](f"ws://127.0.0.1:{port}", token, since="start")
+    for number in range(2):
+        with bootstrap(settings) as own, running(create_app(ServerParts(services=own)), port, token):
+            record(own, "a", 2)
+            while len(seen) < len(stored(own)):
+                seen.append(next(events))
+            assert places(seen) == stored(own)
+            if number == 1:
+                own.tokens.revoke("watcher", by="tester")
+                with pytest.raises(ConnectionClosed, match="sign in again"):
+                    list(events)

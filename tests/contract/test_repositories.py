@@ -1,6 +1,7 @@
 """Every storage keeps the contracts of the repositories."""
 
 from wtb.testing.access import SignInRepositoryContract, TokenRepositoryContract
+from wtb.testing.background_jobs import BackgroundJobRepositoryContract
 from wtb.testing.baselines import BaselineRepositoryContract
 from wtb.testing.batches import BatchRepositoryContract
 from wtb.testing.commands import CommandRepositoryContract
@@ -17,6 +18,7 @@ from wtb.testing.repositories import (
     WorkflowRepositoryContract,
 )
 from wtb.testing.tool_calls import ToolCallRepositoryContract
+from wtb.testing.webhooks import DeliveryRepositoryContract, WebhookRepositoryContract
 
 
 class TestWorkflowRepository(WorkflowRepositoryContract): ...
@@ -62,6 +64,15 @@ class TestSignInRepository(SignInRepositoryContract): ...
 
 
 class TestPendingWriteRepository(PendingWriteRepositoryContract): ...
+
+
+class TestBackgroundJobRepository(BackgroundJobRepositoryContract): ...
+
+
+class TestWebhookRepository(WebhookRepositoryContract): ...
+
+
+class TestDeliveryRepository(DeliveryRepositoryContract): ...
 
 
 class TestCommandRepository(CommandRepositoryContract): ...

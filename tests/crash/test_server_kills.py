@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -109,16 +110,22 @@ def test_a_killed_worker_is_followed_by_another_that_goes_on_with_its_run(projec
         assert project.world(run.subject or "") == ["+"]
 
 
-def test_a_rollback_whose_worker_is_killed_is_finished_and_undoes_nothing_twice(project: Project) -> None:
-    with project.serve(SLOW_REVERSE="3") as server:
+@pytest.mark.parametrize("victim", ["worker", "server"])
+def test_a_rollback_that_is_killed_is_finished_and_undoes_nothing_twice(project: Project, victim: str) -> None:
+    with ExitStack() as servers:
+        server = servers.enter_context(project.serve(SLOW_REVERSE="2"))
         run = project.start(server, "back", wait_s=60)
         path = f"/executions/{run.subject}"
         _, _, headers = server.call("POST", f"{path}/rollback/plan", {"target": 1})
-        etag = headers["etag"]
-        _, accepted, _ = server.call("POST", f"{path}/rollback?wait_s=0", {"target": 1}, **{"If-Match": etag})
+        named = {"If-Match": headers["etag"]}
+        _, accepted, _ = server.call("POST", f"{path}/rollback?wait_s=0", {"target": 1}, **named)
         command = project.services.commands.get(accepted["command"]["id"])
         wait_until(lambda: project.status(run) is ExecutionStatus.ROLLING_BACK, "no rollback began")
-        os.kill(worker_of(project.services.commands.get(command.id).owner), signal.SIGKILL)
+        if victim == "worker":
+            os.kill(worker_of(project.services.commands.get(command.id).owner), signal.SIGKILL)
+        else:
+            server.kill()
+            server = servers.enter_context(project.serve())
         ended = project.ended(command)
         # It was killed before the reversal, or in it: then nobody knows whether it happened, and a person decides.
         if ended.status is CommandStatus.FAILED:

@@ -38,6 +38,12 @@ def test_there_are_examples() -> None:
     assert len(EXAMPLES) >= 4
 
 
+def test_the_documentation_is_built_and_no_link_or_anchor_is_broken(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("code", EXAMPLES)
 def test_an_example_runs(code: str, tmp_path: Path) -> None:
     script = tmp_path / "example.py"

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -17,6 +18,9 @@ import wtb
 from tests.integration import environment_nodes
 from tests.integration.support_desk import Desk, support
 from wtb.application.runs.leases import LEASE
+from wtb.application.server.background_jobs import BackgroundJobs, JobPlan, JobRun
+from wtb.application.server.webhook_outbox import WebhookOutbox
+from wtb.application.server.webhooks import Webhooks
 from wtb.application.time_travel.rollback_executor import RollbackFailed
 from wtb.bench import Bench
 from wtb.domain.access import Role
@@ -25,9 +29,11 @@ from wtb.domain.event_catalogue import CATALOGUE, EventType
 from wtb.domain.events import RecordedEvent
 from wtb.domain.execution import ExecutionStatus
 from wtb.domain.runner import RunJob, RunnerReport, WorkerEnded, WorkerLost, WorkerReady
+from wtb.domain.webhooks import MOST_ATTEMPTS
 from wtb.domain.workflow import RetryPolicy
 from wtb.flow import Workflow
 from wtb.infrastructure.owners import ProcessOwners
+from wtb.infrastructure.webhook_sender import PinnedSender
 
 
 @pytest.fixture
@@ -253,6 +259,45 @@ def full_disk(folder: Path) -> set[EventType]:
         return {event.type for event in log_of(bench)}
 
 
+def webhooks(bench: Bench) -> None:
+    """A webhook is added; an event does not reach it, is sent again, and does not reach it; it is deleted."""
+    services, sender = bench.services, PinnedSender(to_private=True)
+    made = Webhooks(services.storage, services.clock, services.ids, sender)
+    webhook = made.create("http://127.0.0.1:9/", ["token.created"], by="alice")
+    services.tokens.create("hooked", Role.VIEWER, by="alice")
+    outbox = WebhookOutbox(services.storage, services.clock, sender, services.masker, poll_s=0.01, shift_s=0.3)
+    outbox.note(webhook.id)
+    (delivery,) = made.list_deliveries(webhook.id)
+    with services.storage.unit_of_work() as uow:
+        uow.deliveries.save(replace(delivery, attempts=MOST_ATTEMPTS - 1))
+        uow.commit()
+    outbox.run(JobRun())
+    made.retry(webhook.id, delivery.position, by="alice")
+    made.delete(webhook.id, by="alice")
+
+
+def background(bench: Bench) -> None:
+    """One background job succeeds, and another fails."""
+
+    def fail(run: JobRun) -> None:
+        run.count(objects=1)
+        raise wtb.WTBError("the disk is full")
+
+    services = bench.services
+    plans = [
+        JobPlan(name="tidy", summary="", every=None, work=lambda run: run.count(objects=1)),
+        JobPlan(name="fail", summary="", every=None, work=fail),
+    ]
+    jobs = BackgroundJobs(services.storage, services.clock, services.owners, services.masker, plans)
+    for plan in plans:
+        jobs.request(plan.name, by="alice")
+    jobs.look()
+    deadline = time.monotonic() + 10
+    while any(view.job is None or view.job.last_ended_at is None for view in jobs.list_jobs()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def tokens(bench: Bench) -> None:
     """A token for a server is created, and revoked."""
     bench.services.tokens.create("ci", Role.VIEWER, by="alice")
@@ -274,6 +319,8 @@ CHAPTERS: list[Callable[[Bench], None]] = [
     limits,
     environments,
     tokens,
+    webhooks,
+    background,
 ]
 
 

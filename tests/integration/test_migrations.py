@@ -15,8 +15,10 @@ from tests.integration.race import GUN, race
 from tests.run_writer import RunWriter
 from wtb.bootstrap import bootstrap, open_database
 from wtb.domain.errors import InvalidInput, SchemaOutdated, SchemaTooNew, StorageError
+from wtb.domain.execution import ExecutionStatus
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import ExecutionId, WorkflowId
+from wtb.domain.job_origin import JobOrigin, of_fork
 from wtb.domain.state import Append, StateDelta
 from wtb.infrastructure.json_text import json_text, workflow_id_of
 from wtb.infrastructure.sql import schema
@@ -267,6 +269,29 @@ def test_the_seconds_of_a_batch_move_from_its_plan_to_a_column_and_back(url: str
     with database.engine.connect() as connection:
         plans = dict(map(tuple, connection.exec_driver_sql("SELECT id, plan FROM wtb_batches")))
     assert json.loads(plans["old"]) == {**plan, "cases": ["ü"], "spent_s": 12.5}
+
+
+def test_older_runs_learn_from_their_metadata_which_batch_made_them(url: str, database: Database) -> None:
+    schema.upgrade(database, "0020")
+    job = JobOrigin(batch_id="0199-b", combination='x, "fork":true', case_id="ü", repeat=0)
+    kept = {
+        "job": job.to_data(),
+        "fork": of_fork(job.to_data()),
+        "alone": {"about": {"batch": "0199-b"}},
+        "none": {},
+    }
+    columns = "(id, workflow_id, workflow_name, status, version, branch_id, lease_token, metadata, created_at_us"
+    insert = (
+        f"INSERT INTO wtb_executions {columns}, updated_at_us) VALUES (:id, 'w', 'f', 'failed', 1, 'b', 0, :m, 1, 2)"
+    )
+    with database.engine.begin() as connection:
+        for id, metadata in kept.items():
+            connection.execute(sa.text(insert), {"id": id, "m": json_text(metadata, "metadata")})
+        connection.execute(sa.text(insert), {"id": "damaged", "m": '{"batch":"'})
+    schema.upgrade(database)
+    with bootstrap(Settings(url=url)) as services, services.storage.unit_of_work(readonly=True) as uow:
+        assert [run.id for run in uow.executions.list_executions(batch="0199-b")] == ["job"]
+        assert uow.pages.count_runs(without_batches=True) == {ExecutionStatus.FAILED: 4}
 
 
 def test_the_view_of_boundaries_shows_what_the_history_computes(url: str, database: Database) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +16,7 @@ from wtb.application.server.served_workflows import ServedWorkflows, absolute, i
 from wtb.bench import Bench
 from wtb.bootstrap import bootstrap
 from wtb.domain.commands import Command, CommandKind
-from wtb.domain.errors import InvalidInput, VersionMismatch, WorkflowNotFound, WorkflowNotServed
+from wtb.domain.errors import InvalidInput, VersionMismatch, WorkerFailed, WorkflowNotFound, WorkflowNotServed
 from wtb.domain.execution import ExecutionStatus
 from wtb.domain.ids import ExecutionId
 from wtb.domain.secrets import Masker
@@ -233,6 +233,25 @@ def test_only_what_is_served_or_recorded_in_the_folder_may_run(workers: Workers,
     elsewhere.mkdir()
     with pytest.raises(WorkflowNotServed):
         served(folder=elsewhere).for_run(execution, "redo")
+
+
+def test_a_file_that_ends_its_worker_does_not_hide_the_others(workers: Workers, empty_folder: Path) -> None:
+    def describe(wanted: Sequence[str]) -> list[dict[str, Any]]:
+        if "deadly:flow" in wanted:
+            raise WorkerFailed("the worker ended")
+        return [{"reference": each, "source": each, "name": "good"} for each in wanted]
+
+    served = ServedWorkflows(
+        ["deadly:flow", "good:flow"],
+        folder=empty_folder,
+        recorded=False,
+        queries=workers.bench.services.queries,
+        describe=describe,
+    )
+    assert [each.name for each in served.list_served()] == [None, "good"]
+    assert served.find("good").reference == "good:flow"
+    with pytest.raises(WorkerFailed):
+        served.find("deadly")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Tokens and sign-ins: who is let in, until when, and what is stored."""
+"""AccessTokens and sign-ins: who is let in, until when, and what is stored."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from wtb.application.server.short_memory import FRESH_S
 from wtb.application.server.sign_ins import LINK_LASTS, SESSION_LASTS, SignIns
-from wtb.application.server.tokens import Tokens
+from wtb.application.server.tokens import AccessTokens
 from wtb.domain.access import Caller, Role, digest_of
 from wtb.domain.errors import AlreadyExists, Forbidden, InvalidInput, Unauthenticated
 from wtb.domain.secrets import Masker
@@ -48,8 +48,8 @@ def timer() -> Timer:
 
 
 @pytest.fixture
-def tokens(memory: MemoryStorage, clock: FakeClock, timer: Timer) -> Tokens:
-    return Tokens(memory, clock, monotonic=timer)
+def tokens(memory: MemoryStorage, clock: FakeClock, timer: Timer) -> AccessTokens:
+    return AccessTokens(memory, clock, monotonic=timer)
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def sign_ins(memory: MemoryStorage, clock: FakeClock, timer: Timer) -> SignIns:
     return SignIns(memory, clock, monotonic=timer)
 
 
-def test_a_token_names_its_caller_and_only_its_digest_is_stored(tokens: Tokens) -> None:
+def test_a_token_names_its_caller_and_only_its_digest_is_stored(tokens: AccessTokens) -> None:
     token, secret = tokens.create("ci", Role.OPERATOR, by="alice")
     assert tokens.find_caller(secret) == Caller(name="ci", role=Role.OPERATOR)
     assert token.digest == digest_of(secret)
@@ -66,16 +66,16 @@ def test_a_token_names_its_caller_and_only_its_digest_is_stored(tokens: Tokens) 
     assert tokens.find_caller("") is None
 
 
-def test_a_token_is_masked_wherever_it_appears(tokens: Tokens) -> None:
+def test_a_token_is_masked_wherever_it_appears(tokens: AccessTokens) -> None:
     _, secret = tokens.create("ci", Role.VIEWER, by="alice")
     assert Masker().text(f"it said {secret} aloud") == "it said *** aloud"
 
 
 def test_a_revoked_token_is_refused_at_once_and_elsewhere_within_a_second(
-    tokens: Tokens, memory: MemoryStorage, clock: FakeClock, timer: Timer
+    tokens: AccessTokens, memory: MemoryStorage, clock: FakeClock, timer: Timer
 ) -> None:
     _, secret = tokens.create("ci", Role.VIEWER, by="alice")
-    elsewhere = Tokens(memory, clock, monotonic=timer)
+    elsewhere = AccessTokens(memory, clock, monotonic=timer)
     assert elsewhere.find_caller(secret) is not None
     tokens.revoke("ci", by="bob")
     assert tokens.find_caller(secret) is None
@@ -84,7 +84,7 @@ def test_a_revoked_token_is_refused_at_once_and_elsewhere_within_a_second(
     assert FRESH_S < 1
 
 
-def test_a_token_expires_even_while_it_is_remembered(tokens: Tokens, clock: FakeClock) -> None:
+def test_a_token_expires_even_while_it_is_remembered(tokens: AccessTokens, clock: FakeClock) -> None:
     _, secret = tokens.create("ci", Role.VIEWER, by="alice", lasts=timedelta(days=30))
     assert tokens.find_caller(secret) is not None
     clock.advance(timedelta(days=30))
@@ -93,7 +93,7 @@ def test_a_token_expires_even_while_it_is_remembered(tokens: Tokens, clock: Fake
 
 
 def test_a_valid_token_keeps_its_name_and_a_revoked_or_expired_one_gives_it_back(
-    tokens: Tokens, clock: FakeClock
+    tokens: AccessTokens, clock: FakeClock
 ) -> None:
     _, first = tokens.create("ci", Role.ADMIN, by="alice")
     with pytest.raises(AlreadyExists, match="wtb token revoke ci"):
@@ -106,7 +106,7 @@ def test_a_valid_token_keeps_its_name_and_a_revoked_or_expired_one_gives_it_back
     tokens.create("ci", Role.VIEWER, by="alice")
 
 
-def test_a_token_is_revoked_once(tokens: Tokens) -> None:
+def test_a_token_is_revoked_once(tokens: AccessTokens) -> None:
     tokens.create("ci", Role.VIEWER, by="alice")
     tokens.revoke("ci", by="alice")
     with pytest.raises(InvalidInput, match="was revoked at"):
@@ -114,13 +114,13 @@ def test_a_token_is_revoked_once(tokens: Tokens) -> None:
 
 
 @pytest.mark.parametrize("name", ["", " ci", "a\nb", "\x1b[31m", "a/b", "x" * 101])
-def test_a_token_needs_a_name_that_can_be_read_and_typed(tokens: Tokens, name: str) -> None:
+def test_a_token_needs_a_name_that_can_be_read_and_typed(tokens: AccessTokens, name: str) -> None:
     with pytest.raises(InvalidInput):
         tokens.create(name, Role.VIEWER, by="alice")
 
 
 @pytest.mark.parametrize("lasts", [timedelta(), timedelta(days=-1), timedelta(days=99_999)])
-def test_a_token_lasts_a_sensible_time(tokens: Tokens, lasts: timedelta) -> None:
+def test_a_token_lasts_a_sensible_time(tokens: AccessTokens, lasts: timedelta) -> None:
     with pytest.raises(InvalidInput, match="100 years"):
         tokens.create("ci", Role.VIEWER, by="alice", lasts=lasts)
 

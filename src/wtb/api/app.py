@@ -65,8 +65,11 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Start what works beside the requests, and stop it in the reverse order."""
     parts: ServerParts = app.state.parts
     async with AsyncExitStack() as running:
+        await run_in_threadpool(parts.services.feed.open)  # before anything writes: restored events come first
         command_server: CommandServer = app.state.command_server
         running.push_async_callback(run_in_threadpool, command_server.close)
         command_server.start()
-        await run_in_threadpool(parts.services.feed.open)
+        background = parts.services.background
+        running.push_async_callback(run_in_threadpool, background.stop)
+        background.start()
         yield

@@ -23,7 +23,7 @@ from wtb.api.parts import Parts
 from wtb.api.problems import problem_of
 from wtb.application.server.command_errors import error_from
 from wtb.application.server.command_server import CommandServer
-from wtb.application.server.commands import LOOK_S
+from wtb.application.server.commands import LOOK_S, Commands
 from wtb.domain.access import Caller
 from wtb.domain.commands import Command, CommandKind, CommandStatus
 from wtb.domain.errors import PreconditionRequired, VersionMismatch
@@ -93,7 +93,8 @@ class CommandCall:
         `body` is what the caller asks for, as plain JSON. A repeated request is not prepared: its command exists.
         """
         accept = partial(self._accepted, caller, kind, body, prepare, subject)
-        command = await self._ended(await run_in_threadpool(accept), wait_s)
+        command = await run_in_threadpool(accept)
+        command = await ended(self.server.commands, command, wait_s, self.stopping)
         self.response.headers["Location"] = f"/api/v1/commands/{command.id}"
         if command.status is CommandStatus.FAILED and command.error is not None:
             raise error_from(command.error)
@@ -110,22 +111,6 @@ class CommandCall:
                 return known
         arguments = {**body, **prepare()}
         return commands.accept(kind, by=caller.name, subject=subject, arguments=arguments, key=self.key, asked=asked)
-
-    async def _ended(self, command: Command, wait_s: float) -> Command:
-        """Wait without a thread: those of the server are for requests that have something to do."""
-        loop, told, commands = asyncio.get_running_loop(), asyncio.Event(), self.server.commands
-        forget = commands.when_ended(command.id, lambda: loop.call_soon_threadsafe(told.set))
-        until = loop.time() + wait_s
-        try:
-            while not command.has_ended and (left := until - loop.time()) > 0 and not self.stopping.is_set():
-                command = await run_in_threadpool(commands.get, command.id)
-                if not command.has_ended:
-                    with suppress(TimeoutError):
-                        await asyncio.wait_for(told.wait(), min(left, LOOK_S))
-                    told.clear()
-            return command if command.has_ended else await run_in_threadpool(commands.get, command.id)
-        finally:
-            forget()
 
     def checked(self, run_id: str, verb: str | None, wanted: IfMatch | None = None) -> dict[str, Any]:
         """Check that a run exists, that its workflow is served, and that it has the version that the caller named.
@@ -162,6 +147,23 @@ def _command_call(
 
 Call = Annotated[CommandCall, Depends(_command_call)]
 """The type of a route's argument that gives a command."""
+
+
+async def ended(commands: Commands, command: Command, wait_s: float, stopping: threading.Event) -> Command:
+    """Wait without a thread: those of the server are for requests that have something to do."""
+    loop, told = asyncio.get_running_loop(), asyncio.Event()
+    forget = commands.when_ended(command.id, lambda: loop.call_soon_threadsafe(told.set))
+    until = loop.time() + wait_s
+    try:
+        while not command.has_ended and (left := until - loop.time()) > 0 and not stopping.is_set():
+            command = await run_in_threadpool(commands.get, command.id)
+            if not command.has_ended:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(told.wait(), min(left, LOOK_S))
+                told.clear()
+        return command if command.has_ended else await run_in_threadpool(commands.get, command.id)
+    finally:
+        forget()
 
 
 def command_answer(command: Command) -> CommandAnswer:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import WebSocket
@@ -32,6 +33,8 @@ HEARTBEAT_S = 15.0
 """How long a client hears nothing at most."""
 CHECK_S = 5.0
 """How long a token works on after it was revoked or expired, at most."""
+_STOP_S = 1.0
+"""How long a client follows on when the server stops."""
 SEND_S = 20.0
 """How long a client may take nothing of what is sent to it."""
 CLOSE_CODES: dict[type[WTBError], int] = {
@@ -46,8 +49,15 @@ _LONGEST_REASON = 123
 _READERS = 4
 """How many clients read the past at once, each in a thread that other requests do not need."""
 
-Message = FedEvent | FeedCursor
-"""An event, or a place for a heartbeat."""
+_MOST_EVENTS, _MOST_CHARACTERS = 200, 200_000
+"""The size of a message; clients often refuse a megabyte. A single event may be larger."""
+
+
+class Message(NamedTuple):
+    """Some events as JSON with their cursors, and the place after them; a heartbeat has none."""
+
+    events: tuple[tuple[str, str], ...]
+    cursor: str
 
 
 class EventStream:
@@ -67,19 +77,18 @@ class EventStream:
         self._first = await self._take()
 
     async def messages(self) -> AsyncIterator[Message]:
-        """Yield a heartbeat, then events and heartbeats; raise the reason when the stream ends."""
-        spoke_at = checked_at = self._loop.time()
+        """Yield events, and heartbeats while there are none; raise the reason when the stream ends."""
+        checked_at = self._loop.time()
+        spoke_at = -math.inf  # so that there is a cursor at once
         events, self._first = self._first, []
-        yield self._client.cursor if not events else events[0]
-        events = events[1:]
         while True:
-            for fed in events:
-                yield fed
+            for message in _messages(events):
+                yield message
             now = self._loop.time()
             if events:
                 spoke_at = now
             elif now - spoke_at >= HEARTBEAT_S:
-                yield self._client.cursor
+                yield Message((), str(self._client.cursor))
                 spoke_at = now
             if now - checked_at >= CHECK_S:
                 await self._check()
@@ -89,7 +98,9 @@ class EventStream:
             if not events and not self._client.is_behind:
                 until = min(checked_at + CHECK_S, spoke_at + HEARTBEAT_S)
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._woken.wait(), max(0.0, until - self._loop.time()))
+                    await asyncio.wait_for(self._woken.wait(), min(max(0.0, until - self._loop.time()), _STOP_S))
+            if self._parts.stopping.is_set():
+                raise ServerStopping("the server stops; connect again, from your last cursor")
 
     def close(self) -> None:
         """Stop following."""
@@ -151,7 +162,8 @@ async def over_socket(socket: WebSocket, stream: EventStream) -> None:
     """Serve a client over a WebSocket."""
 
     async def send(message: Message) -> None:
-        await socket.send_text(_text(message) if isinstance(message, FedEvent) else _heartbeat(message))
+        events = ",".join(text for _, text in message.events)
+        await socket.send_text(f'{{"events":[{events}],"cursor":"{message.cursor}"}}')
 
     async def left() -> None:
         while (await socket.receive())["type"] != "websocket.disconnect":
@@ -207,14 +219,25 @@ def _text(fed: FedEvent) -> str:
     return _json(event_data(fed))
 
 
-def _heartbeat(cursor: FeedCursor) -> str:
-    return _json({"type": "heartbeat", "cursor": str(cursor)})
+def _messages(events: list[FedEvent]) -> Iterator[Message]:
+    """Yield events in messages of a bounded size."""
+    chunk: list[tuple[str, str]] = []
+    size = 0
+    for fed in events:
+        text = _text(fed)
+        if chunk and (len(chunk) == _MOST_EVENTS or size + len(text) > _MOST_CHARACTERS):
+            yield Message(tuple(chunk), chunk[-1][0])
+            chunk, size = [], 0
+        chunk.append((str(fed.cursor), text))
+        size += len(text)
+    if chunk:
+        yield Message(tuple(chunk), chunk[-1][0])
 
 
 def _sse(message: Message) -> str:
-    if isinstance(message, FedEvent):
-        return f"id: {message.cursor}\ndata: {_text(message)}\n\n"
-    return f"id: {message}\nevent: heartbeat\ndata: {_heartbeat(message)}\n\n"
+    if message.events:
+        return "".join(f"id: {cursor}\ndata: {text}\n\n" for cursor, text in message.events)
+    return f'id: {message.cursor}\nevent: heartbeat\ndata: {{"cursor":"{message.cursor}"}}\n\n'
 
 
 def page_text(page: FeedPage) -> str:

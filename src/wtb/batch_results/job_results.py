@@ -16,7 +16,7 @@ from wtb.domain.job_attempt import JobAttempt, RayIds
 
 if TYPE_CHECKING:
     from wtb.batch_results.result import BatchResult
-    from wtb.bench import Bench
+    from wtb.batch_results.source import ResultSource
     from wtb.runs import Run
 
 
@@ -46,7 +46,7 @@ class JobResult:
     """Each attempt at the job: worker, host, started, ended and how it ended. Empty for jobs of earlier versions."""
     is_dead: bool = False
     """Whether the job was given up because it lost its worker too often."""
-    bench: Bench = field(repr=False, compare=False)
+    bench: ResultSource = field(repr=False, compare=False)
 
     @property
     def run(self) -> Run:
@@ -104,7 +104,7 @@ class FlakyCase:
     combination: str
     metrics: tuple[str, ...]
     runs: tuple[str, ...]
-    bench: Bench = field(repr=False, compare=False)
+    bench: ResultSource = field(repr=False, compare=False)
 
     @cached_property
     def node(self) -> str | None:

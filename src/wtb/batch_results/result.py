@@ -65,7 +65,7 @@ _WORTH_IT = 1.2
 """Another runner is only suggested if it would be at least this many times as quick."""
 
 if TYPE_CHECKING:
-    from wtb.bench import Bench
+    from wtb.batch_results.source import ResultSource
     from wtb.domain.statistics.comparisons import Summary
     from wtb.domain.statistics.effects import VariantEffects
     from wtb.domain.statistics.verdicts import Verdict
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
 class BatchResult(Displayed):
     """The results of a batch, as far as it has run."""
 
-    def __init__(self, bench: Bench, batch: Batch, jobs: Sequence[Job], *, tags: Sequence[str] = ()) -> None:
+    def __init__(self, bench: ResultSource, batch: Batch, jobs: Sequence[Job], *, tags: Sequence[str] = ()) -> None:
         self._bench = bench
         self._tags = tags
         self._all = jobs

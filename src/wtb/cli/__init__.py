@@ -29,6 +29,7 @@ from wtb.cli.commands.tokens import token_group
 from wtb.cli.commands.travel import checkpoint, delete, fork, redo, rollback
 from wtb.cli.commands.upkeep import doctor, prune
 from wtb.cli.commands.verdicts import baseline, compare, gate
+from wtb.cli.commands.webhooks import webhook_group
 from wtb.cli.exit_codes import EXIT_CODES, UNEXPECTED, USAGE
 from wtb.cli.output import echo, shown
 from wtb.cli.views.live import is_shown_live
@@ -41,7 +42,7 @@ GROUPS: dict[str, tuple[click.Command, ...]] = {
     "Run and look": (init, run, resume, pause, stop, ls, workflows, show_run, history, events, diff, export),
     "Go back and branch": (rollback, redo, fork, checkpoint, delete),
     "Batches and verdicts": (batch, evaluate, compare, effects, baseline, gate, report, parity),
-    "Serve": (serve, token_group),
+    "Serve": (serve, token_group, webhook_group),
     "Upkeep": (prune, doctor, db, import_group, environment_server),
 }
 """All commands, grouped by task."""

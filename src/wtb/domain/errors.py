@@ -8,8 +8,13 @@ WTBError
 │   ├── NodeRunNotFound
 │   ├── CheckpointNotFound
 │   ├── FileCommitNotFound
+│   ├── FileNotFound
 │   ├── BatchNotFound
+│   ├── CaseNotFound
 │   ├── BaselineNotFound
+│   ├── WebhookNotFound
+│   ├── DeliveryNotFound
+│   ├── BackgroundJobNotFound
 │   ├── CommandNotFound
 │   ├── ObjectNotFound
 │   └── TokenNotFound
@@ -33,6 +38,8 @@ WTBError
 │   ├── Unauthenticated         no token or session, or one that is no longer valid
 │   ├── Forbidden               the role does not allow it, or the request comes from a foreign page
 │   └── TooManyRequests         says when to try again
+├── ServerAway                  no server answers a client
+├── NotFinished                 a server has not finished in time what a client waits for
 ├── CursorGone                  the place in the feed of events no longer exists
 ├── ReaderTooSlow               a client of the feed did not take its events in time
 ├── ServerStopping              the server ends; another one, or the same one later, goes on
@@ -69,6 +76,15 @@ class WTBError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without calling __init__, whose arguments are not the message; errors are sent between processes."""
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
+
+
+def error_with(kind: type[WTBError], message: str) -> WTBError:
+    """Return an error of a class with the message that another process made, whatever the class makes it of."""
+    if kind.__init__ in (Exception.__init__, MemoryError.__init__):
+        return kind(message)
+    error = kind.__new__(kind)
+    error.args = (message,)
+    return error
 
 
 class NotFound(WTBError, LookupError):
@@ -122,11 +138,23 @@ class FileCommitNotFound(NotFound):
     noun = "file commit"
 
 
+class FileNotFound(NotFound):
+    """The checkpoint has no file with this path."""
+
+    noun = "file"
+
+
 class BatchNotFound(NotFound):
     """No batch has this id or name."""
 
     noun = "batch"
     hint = "; `wtb batch ls` lists them"
+
+
+class CaseNotFound(NotFound):
+    """The batch has no case with this id."""
+
+    noun = "case"
 
 
 class BaselineNotFound(NotFound):
@@ -140,6 +168,26 @@ class BaselineNotFound(NotFound):
         """Return an error that names the baselines that exist."""
         names = ", ".join(sorted(known))
         return cls(name, f"this store, which has {names}" if names else "")
+
+
+class WebhookNotFound(NotFound):
+    """No webhook has this id."""
+
+    noun = "webhook"
+    hint = "; `wtb webhook ls` lists them"
+
+
+class DeliveryNotFound(NotFound):
+    """A webhook has no delivery of the event at this position."""
+
+    noun = "delivery of event"
+    hint = "; `wtb webhook deliveries ID` lists them"
+
+
+class BackgroundJobNotFound(NotFound):
+    """No background job has this name."""
+
+    noun = "background job"
 
 
 class CommandNotFound(NotFound):
@@ -270,6 +318,14 @@ class TooManyRequests(AccessDenied):
         """Say what there is too much of, and how long to wait."""
         self.retry_after_s = retry_after_s
         super().__init__(f"{message}; try again in {retry_after_s} s")
+
+
+class ServerAway(WTBError, ConnectionError):
+    """No server answers at this address."""
+
+
+class NotFinished(WTBError, TimeoutError):
+    """The server has not finished in time; it goes on, and can be asked again."""
 
 
 class CursorGone(WTBError):

@@ -67,6 +67,12 @@ class EventType(StrEnum):
     BREAKER_CLOSED = "breaker.closed"
     ENVIRONMENT_CREATED = "environment.created"
     ENVIRONMENT_DESTROYED = "environment.destroyed"
+    BACKGROUND_COMPLETED = "background.completed"
+    BACKGROUND_FAILED = "background.failed"
+    WEBHOOK_CREATED = "webhook.created"
+    WEBHOOK_DELETED = "webhook.deleted"
+    WEBHOOK_FAILED = "webhook.failed"
+    WEBHOOK_RETRIED = "webhook.retried"
     TOKEN_CREATED = "token.created"
     TOKEN_REVOKED = "token.revoked"
 
@@ -876,6 +882,92 @@ class EnvironmentDestroyed(EventBody):
     """The process or the server."""
     reason: str
     """Why it was ended."""
+
+
+@_event(EventType.BACKGROUND_COMPLETED)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackgroundCompleted(EventBody):
+    """A server finished a background job. The job `webhooks` tells only of hours in which it sent something."""
+
+    job: str
+    """The name of the job."""
+    figures: Mapping[str, int] | None = None
+    """What it counted, such as checkpoints that it deleted."""
+    duration_s: float
+    """How long it took, in seconds."""
+    by: str | None = None
+    """Who asked for it, if it ran ahead of its time."""
+
+
+@_event(EventType.BACKGROUND_FAILED, Severity.ERROR)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackgroundFailed(EventBody):
+    """A background job failed; it is tried again. The job `webhooks` tells of an error once."""
+
+    job: str
+    """The name of the job."""
+    error: str
+    """What went wrong."""
+    figures: Mapping[str, int] | None = None
+    """What it had counted until then."""
+    by: str | None = None
+    """Who asked for it, if it ran ahead of its time."""
+
+
+@_event(EventType.WEBHOOK_CREATED)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookCreated(EventBody):
+    """Somebody added a webhook."""
+
+    webhook: str
+    """The id of the webhook."""
+    url: str
+    """The server that gets the events. The path is left out, since it is a secret at some services."""
+    types: tuple[str, ...] = ()
+    """The types of events that it gets; without any, all of runs and batches."""
+    by: str | None = None
+    """Who added it."""
+
+
+@_event(EventType.WEBHOOK_DELETED)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookDeleted(EventBody):
+    """Somebody deleted a webhook, with all its deliveries."""
+
+    webhook: str
+    """The id of the webhook."""
+    url: str
+    """The server that got the events."""
+    by: str | None = None
+    """Who deleted it."""
+
+
+@_event(EventType.WEBHOOK_FAILED, Severity.ERROR)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookFailed(EventBody):
+    """A delivery failed at its last attempt; it is dead until somebody sends it again. Never sent to webhooks."""
+
+    webhook: str
+    """The id of the webhook."""
+    position: int
+    """The position of the event that was not delivered."""
+    attempts: int
+    """How often it was tried."""
+    error: str
+    """Why the last attempt failed."""
+
+
+@_event(EventType.WEBHOOK_RETRIED)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookRetried(EventBody):
+    """Somebody asked to send a delivery again."""
+
+    webhook: str
+    """The id of the webhook."""
+    position: int
+    """The position of the event."""
+    by: str | None = None
+    """Who asked."""
 
 
 @_event(EventType.TOKEN_CREATED)

@@ -12,7 +12,7 @@ from datetime import timedelta
 from wtb.domain.errors import CursorGone
 from wtb.domain.events import EventType, RecordedEvent, Severity
 
-_TEXT = re.compile(r"(\d{1,19})\.(\d{1,19})\.((?:[0-9a-f]{2}){0,8})\.([0-9a-f]{0,16})")
+_TEXT = re.compile(r"(\d{1,18})\.(\d{1,18})\.((?:[0-9a-f]{2}){0,8})\.([0-9a-f]{0,16})")
 _HASH_BYTES = 8
 
 

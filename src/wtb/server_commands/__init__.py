@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from wtb.domain.commands import Command, CommandKind
-from wtb.server_commands import runs
+from wtb.server_commands import batches, runs
 from wtb.server_commands.desk import WorkerDesk
 
 Handler = Callable[[WorkerDesk, Command], dict[str, Any]]
@@ -22,4 +22,7 @@ HANDLERS: Mapping[CommandKind, Handler] = {
     CommandKind.RUN_REDO: runs.redo,
     CommandKind.RUN_FORK: runs.fork,
     CommandKind.RUN_CHECKPOINT: runs.checkpoint,
+    CommandKind.BATCH_START: batches.start,
+    CommandKind.BATCH_PLAN: batches.plan,
+    CommandKind.EVALUATION_START: batches.evaluate,
 }

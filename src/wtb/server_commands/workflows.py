@@ -12,12 +12,15 @@ from wtb.domain.workflow_data import workflow_to_dict
 from wtb.flow import Workflow
 from wtb.infrastructure.conditions.cel import CelConditions
 from wtb.loading import load_workflow, source_of
+from wtb.server_commands.batches import described
 
 
 def answer(question: Mapping[str, Any], masker: Masker) -> dict[str, Any]:
     """Answer a question of the server that needs the user's code and changes nothing."""
     if "describe" in question:
         return {"workflows": [_described(reference, masker) for reference in question["describe"]]}
+    if "batches" in question:
+        return {"batches": described(question["batches"], masker)}
     return _checked(load_workflow(question["check"]))
 
 

@@ -76,6 +76,8 @@ class BatchRepositoryContract(StoryFixtures):
             assert uow.batches.list_batches() == (second, first)
             assert uow.batches.list_batches(limit=1) == (second,)
             assert uow.batches.list_batches(name="qa") == (first,)
+            assert uow.batches.list_batches(before=(second.created_at, second.id)) == (first,)
+            assert uow.batches.list_batches(before=(first.created_at, first.id)) == ()
 
     def test_a_batch_that_is_not_there_is_named(self, storage: Storage) -> None:
         with storage.unit_of_work(readonly=True) as uow, pytest.raises(BatchNotFound, match="'nope'"):

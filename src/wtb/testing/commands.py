@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -100,6 +101,25 @@ class CommandRepositoryContract(StoryFixtures):
         later = replace(_REQUEST, digest=b"other", command_id="two", created_at=_NOON + _SECOND)
         _do(storage, "put_request", later)
         assert _do(storage, "find_request", "Ada", "k") == later
+
+    def test_of_requests_with_the_same_key_at_the_same_time_one_is_first(self, storage: Storage) -> None:
+        created: list[str] = []
+
+        def accept(name: str) -> None:
+            with storage.unit_of_work() as uow:
+                if uow.commands.find_request("Ada", "k") is None:
+                    uow.commands.put_request(replace(_REQUEST, command_id=name))
+                    uow.commands.add(replace(_COMMAND, id=name))
+                    created.append(name)
+                uow.commit()
+
+        threads = [threading.Thread(target=accept, args=(f"command {number}",)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [command.id for command in _do(storage, "list_commands", limit=9)] == created
+        assert len(created) == 1
 
     def test_old_commands_and_requests_are_deleted_and_open_ones_stay(self, storage: Storage) -> None:
         _do(storage, "add", _COMMAND)

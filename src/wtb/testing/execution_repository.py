@@ -23,7 +23,7 @@ from wtb.domain.errors import (
 from wtb.domain.execution import Execution, ExecutionStatus, Failure, Lease, Pause, PauseKind
 from wtb.domain.ids import CheckpointId, ExecutionId
 from wtb.domain.job_origin import JobOrigin, of_fork
-from wtb.domain.ports import Clock, HeadMove, Ids, Storage
+from wtb.domain.ports import Clock, HeadMove, Ids, RunPosition, Storage
 from wtb.testing.stories import Story, StoryFixtures
 
 _HOUR = timedelta(hours=1)
@@ -289,6 +289,32 @@ class ExecutionRepositoryContract(StoryFixtures):
         assert pages[-1] == []
         assert _ids(storage, limit=0) == []
 
+    def test_a_page_begins_after_any_position_also_among_runs_of_one_moment(
+        self, storage: Storage, story: Story
+    ) -> None:
+        crowd = _crowd(storage, story)
+        twins = [story.new_execution(id=ExecutionId(id), created_at=crowd[2].created_at) for id in ("é", "a", "B", "b")]
+        _add(storage, *twins)
+        every = _ids(storage)
+        found, page = [], _list(storage, limit=3)
+        while page:
+            found += [each.id for each in page]
+            page = _list(storage, limit=3, before=RunPosition(page[-1].created_at, page[-1].id))
+        assert found == every
+        assert len(every) == len(crowd) + 4
+        last = crowd[-1]
+        assert _ids(storage, before=RunPosition(last.created_at, last.id)) == []
+
+    def test_runs_are_found_by_who_created_them_and_until_when(self, storage: Storage, story: Story) -> None:
+        crowd = _crowd(storage, story)
+        _add(storage, by_ann := story.new_execution(created_by="ann"))
+        until = crowd[3].created_at
+        assert _ids(storage, created_by="ann") == [by_ann.id]
+        assert _ids(storage, created_by="an") == []
+        assert _ids(storage, until=until, workflow="a") == _fitting(
+            crowd, lambda it: it.created_at < until and it.workflow_name == "a"
+        )
+
     def test_an_execution_is_deleted_with_its_branches_and_node_runs(
         self, storage: Storage, story: Story, ids: Ids, clock: Clock
     ) -> None:
@@ -352,9 +378,13 @@ def _leased(storage: Storage, story: Story, owner: str) -> Execution:
     return leased
 
 
-def _ids(storage: Storage, **filters: Any) -> list[str]:
+def _list(storage: Storage, **filters: Any) -> tuple[Execution, ...]:
     with storage.unit_of_work(readonly=True) as uow:
-        return [execution.id for execution in uow.executions.list_executions(**filters)]
+        return uow.executions.list_executions(**filters)
+
+
+def _ids(storage: Storage, **filters: Any) -> list[str]:
+    return [execution.id for execution in _list(storage, **filters)]
 
 
 def _crowd(storage: Storage, story: Story) -> list[Execution]:

@@ -10,6 +10,7 @@ import pytest
 
 from wtb.domain.checkpoint import Checkpoint, NodeRun, NodeStatus
 from wtb.domain.errors import DamagedData
+from wtb.domain.execution import ExecutionStatus
 from wtb.domain.figures import NOTHING, Figures, Usage
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId
 from wtb.domain.ports import CheckpointCounts, Clock, Ids, Pages, Storage
@@ -68,6 +69,17 @@ class PagesContract(StoryFixtures):
         with _pages(storage) as pages:
             assert pages.count_checkpoints(story.id) == CheckpointCounts(3, 2)
             assert pages.count_checkpoints(ExecutionId("no-such-id")) == CheckpointCounts(0, 0)
+
+    def test_runs_are_counted_by_status(self, storage: Storage, story: Story) -> None:
+        made = [story.new_execution(status=ExecutionStatus.FAILED, created_by=who) for who in ("ann", "ann", "bob")]
+        with storage.unit_of_work() as uow:
+            for execution in made:
+                uow.executions.add(execution)
+            uow.commit()
+        with _pages(storage) as pages:
+            assert pages.count_runs() == {story.execution.status: 1, ExecutionStatus.FAILED: 3}
+            assert pages.count_runs(created_by="ann") == {ExecutionStatus.FAILED: 2}
+            assert pages.count_runs(workflow="no-such-workflow") == {}
 
     def test_a_damaged_checkpoint_is_found_in_its_page(self, storage: Storage, story: Story, tamper: Tamper) -> None:
         line = story.line({}, {}, {}, description="0ld-value")

@@ -9,19 +9,19 @@ from pydantic import BaseModel, ConfigDict, Field
 Item = TypeVar("Item")
 
 
-class Request(BaseModel):
+class RequestModel(BaseModel):
     """The body of a request. A field that it does not know is an error, so that a misspelt one is noticed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Answer(BaseModel):
+class AnswerModel(BaseModel):
     """The body of an answer."""
 
     model_config = ConfigDict(frozen=True)
 
 
-class ListAnswer(Answer, Generic[Item]):
+class ListAnswer(AnswerModel, Generic[Item]):
     """One page of a list."""
 
     items: list[Item]

@@ -7,12 +7,12 @@ from typing import Any
 
 from pydantic import Field
 
-from wtb.api.models.base import Answer
+from wtb.api.models.base import AnswerModel
 from wtb.api.models.problems import Problem
 from wtb.domain.commands import Command, CommandKind, CommandStatus
 
 
-class CommandAnswer(Answer):
+class CommandAnswer(AnswerModel):
     """An accepted command. Ask again for one that is `pending` or `running`; nothing of it is lost by a restart."""
 
     id: str

@@ -7,13 +7,13 @@ from typing import Any
 
 from pydantic import Field
 
-from wtb.api.models.base import Answer
+from wtb.api.models.base import AnswerModel
 from wtb.application.server.feed import FeedStatus
 from wtb.domain.events import Severity
 from wtb.domain.feed import FedEvent
 
 
-class EventAnswer(Answer):
+class EventAnswer(AnswerModel):
     """One event, as pages, WebSockets and Server-Sent Events show it."""
 
     cursor: str = Field(description="The place after this event, for `since`.")
@@ -25,7 +25,7 @@ class EventAnswer(Answer):
     data: dict[str, Any] = Field(description="The facts; docs/events.md lists them by type. Secrets are masked.")
 
 
-class EventListAnswer(Answer):
+class EventListAnswer(AnswerModel):
     """One page of the feed, oldest first."""
 
     items: list[EventAnswer]
@@ -33,7 +33,7 @@ class EventListAnswer(Answer):
     cursor: str = Field(description="The place after this page: the `since` with which to ask again later.")
 
 
-class HeldBack(Answer):
+class HeldBack(AnswerModel):
     """A transaction of Postgres that has to end before newer events can be read."""
 
     pid: int | None = Field(description="The process of the database server; null for a prepared transaction.")
@@ -43,7 +43,7 @@ class HeldBack(Answer):
     age_s: float
 
 
-class FeedHealthAnswer(Answer):
+class FeedHealthAnswer(AnswerModel):
     """How the feed of this server is."""
 
     clients: int = Field(description="How many clients follow live.")

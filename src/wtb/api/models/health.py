@@ -6,22 +6,22 @@ from typing import Literal
 
 from pydantic import Field
 
-from wtb.api.models.base import Answer
+from wtb.api.models.base import AnswerModel
 
 
-class HealthAnswer(Answer):
+class HealthAnswer(AnswerModel):
     """The server answers."""
 
     status: Literal["ok"] = "ok"
 
 
-class ReadinessAnswer(Answer):
+class ReadinessAnswer(AnswerModel):
     """The server can work: its database answers, and has the tables that it needs."""
 
     status: Literal["ready"] = "ready"
 
 
-class VersionAnswer(Answer):
+class VersionAnswer(AnswerModel):
     """Which version answers."""
 
     version: str = Field(description="The version of wtb.", examples=["0.1.0"])

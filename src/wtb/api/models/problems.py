@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from wtb.api.models.base import Answer
+from wtb.api.models.base import AnswerModel
 
 
-class Problem(Answer):
+class Problem(AnswerModel):
     """Why a request was not carried out. Programs decide by `code`, people read `detail`."""
 
     type: str = Field(examples=["urn:wtb:problem:execution-not-found"])

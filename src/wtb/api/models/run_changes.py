@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from wtb.api.models.base import Answer, Request
+from wtb.api.models.base import AnswerModel, RequestModel
 from wtb.api.models.commands import CommandAnswer
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
@@ -17,7 +17,7 @@ Variants = dict[Name, Name]
 _EDIT = {"set": [{"path": ["messages", {"id": "m1"}, "content"], "value": "hello"}], "delete": [["draft"]]}
 
 
-class PathChange(Request):
+class PathChangeRequest(RequestModel):
     """A new value at one path of a state."""
 
     path: list[Any] = Field(
@@ -28,14 +28,14 @@ class PathChange(Request):
     value: Any = Field(description="The new value, as tagged JSON. A masked value that comes back stays as it is.")
 
 
-class StateEdit(Request):
+class StateEditRequest(RequestModel):
     """The paths of a state that change; everything else stays."""
 
-    set: list[PathChange] = Field(default=[], max_length=10_000)
+    set: list[PathChangeRequest] = Field(default=[], max_length=10_000)
     delete: list[list[Any]] = Field(default=[], max_length=10_000)
 
 
-class RunOptionsRequest(Request):
+class RunOptionsRequest(RequestModel):
     """How to run. What is left out is as the workflow or the run has it."""
 
     break_before: list[Name] | None = Field(default=None, description="Pause before these nodes.")
@@ -53,7 +53,7 @@ class RunOptionsRequest(Request):
         return self.model_dump(exclude_none=True)
 
 
-class StartRequest(Request):
+class StartRequest(RequestModel):
     """A new run of a workflow that the server serves."""
 
     workflow: Name = Field(description="The name of a served workflow.", examples=["support"])
@@ -64,10 +64,10 @@ class StartRequest(Request):
     metadata: dict[str, Any] | None = Field(default=None, description="Kept with the run for your own use.")
 
 
-class ResumeRequest(Request):
+class ResumeRequest(RequestModel):
     """How a run goes on."""
 
-    update: StateEdit | None = Field(default=None, description="Change the state first.", examples=[_EDIT])
+    update: StateEditRequest | None = Field(default=None, description="Change the state first.", examples=[_EDIT])
     answer: Any = Field(default=None, description="The answer to the question that the run asks, as tagged JSON.")
     rerun_node: bool = Field(
         default=False, description="Undo what can be undone of the unfinished node; start it over."
@@ -83,7 +83,7 @@ class ResumeRequest(Request):
         return {**edit, **answer, **how}
 
 
-class PlanRequest(Request):
+class PlanRequest(RequestModel):
     """Where to roll back to, and what goes back with the state."""
 
     target: Target = Field(description="A step, the id or name of a checkpoint, a node, or `node#2`.", examples=[1])
@@ -98,30 +98,30 @@ class RollbackRequest(PlanRequest):
     allow_irreversible: bool = Field(default=False, description="Go back even if some calls cannot be undone.")
 
 
-class InDoubtRequest(Request):
+class InDoubtRequest(RequestModel):
     """What to do about a reversal that was interrupted."""
 
     in_doubt: Literal["done", "again"] | None = None
 
 
-class ForkRequest(Request):
+class ForkRequest(RequestModel):
     """A new run that begins at a checkpoint of another one."""
 
     target: Target | None = Field(default=None, description="Where it begins; without one, at the last checkpoint.")
     name: Name | None = Field(default=None, description="The name of its branch.")
-    update: StateEdit | None = Field(default=None, description="Change the state there.")
+    update: StateEditRequest | None = Field(default=None, description="Change the state there.")
     input: dict[str, Any] | None = Field(default=None, description="Begin anew with this input; then name no target.")
     variants: Variants | None = None
 
 
-class CheckpointRequest(Request):
+class CheckpointRequest(RequestModel):
     """A name for the current position of a run."""
 
     name: Name = Field(examples=["before the answer"])
     description: str = Field(default="", max_length=10_000)
 
 
-class PauseAnswer(Answer):
+class PauseAnswer(AnswerModel):
     """Why a run waits."""
 
     reason: str
@@ -130,7 +130,7 @@ class PauseAnswer(Answer):
     question: dict[str, Any] | None = None
 
 
-class FailureAnswer(Answer):
+class FailureAnswer(AnswerModel):
     """Why a run failed."""
 
     type: str
@@ -138,7 +138,7 @@ class FailureAnswer(Answer):
     node: str | None = None
 
 
-class ChangedRun(Answer):
+class ChangedRun(AnswerModel):
     """A run as a command left it. Its version is the ETag that the next change names."""
 
     id: str
@@ -149,7 +149,7 @@ class ChangedRun(Answer):
     failure: FailureAnswer | None = None
 
 
-class NewCheckpoint(Answer):
+class NewCheckpoint(AnswerModel):
     """A checkpoint that a command made."""
 
     id: str
@@ -157,14 +157,14 @@ class NewCheckpoint(Answer):
     name: str
 
 
-class ForkedFrom(Answer):
+class ForkedFrom(AnswerModel):
     """Where a fork begins."""
 
     run: str
     checkpoint: str | None = None
 
 
-class RunChange(Answer):
+class RunChange(AnswerModel):
     """A command about a run. What it gave is there if it ended in time (200, 201); otherwise ask for it (202)."""
 
     command: CommandAnswer
@@ -173,7 +173,7 @@ class RunChange(Answer):
     forked_from: ForkedFrom | None = None
 
 
-class RollbackPlanAnswer(Answer):
+class RollbackPlanAnswer(AnswerModel):
     """What a rollback would do, newest first. The ETag of this answer is what the rollback names in If-Match."""
 
     command: CommandAnswer
@@ -182,7 +182,7 @@ class RollbackPlanAnswer(Answer):
     )
 
 
-class RequestedAnswer(Answer):
+class RequestedAnswer(AnswerModel):
     """A request to pause or stop was passed on."""
 
     id: str

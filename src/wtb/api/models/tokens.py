@@ -7,13 +7,13 @@ from typing import Literal, cast
 
 from pydantic import ConfigDict, Field
 
-from wtb.api.models.base import Answer, Request
+from wtb.api.models.base import AnswerModel, RequestModel
 from wtb.domain.access import LONGEST_NAME, NAME_PATTERN, Caller, Role, Token
 
 Status = Literal["valid", "revoked", "expired"]
 
 
-class NewToken(Request):
+class NewToken(RequestModel):
     """A token to create."""
 
     name: str = Field(
@@ -37,7 +37,7 @@ class NewToken(Request):
         return None if self.expires_in_days is None else timedelta(days=self.expires_in_days)
 
 
-class TokenAnswer(Answer):
+class TokenAnswer(AnswerModel):
     """A token, without its secret."""
 
     name: str = Field(examples=["ci"])
@@ -65,7 +65,7 @@ class CreatedTokenAnswer(TokenAnswer):
         return cls(token=secret, **_facts(token, now))
 
 
-class SessionAnswer(Answer):
+class SessionAnswer(AnswerModel):
     """Who calls."""
 
     name: str = Field(description="The name that everything carries that you change.", examples=["alice"])

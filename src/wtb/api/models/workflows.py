@@ -7,11 +7,11 @@ from typing import Any
 
 from pydantic import Field
 
-from wtb.api.models.base import Answer
+from wtb.api.models.base import AnswerModel
 from wtb.api.models.problems import Problem
 
 
-class WorkflowAnswer(Answer):
+class WorkflowAnswer(AnswerModel):
     """A workflow that the server may run, or that has runs, or both."""
 
     name: str | None = Field(description="Its name; null if its code cannot be loaded.", examples=["support"])
@@ -23,7 +23,7 @@ class WorkflowAnswer(Answer):
     problem: Problem | None = Field(default=None, description="Why its code cannot be loaded.")
 
 
-class DefinitionAnswer(Answer):
+class DefinitionAnswer(AnswerModel):
     """A workflow as data: as its code is now if it is served, otherwise as its last run used it."""
 
     name: str
@@ -31,7 +31,7 @@ class DefinitionAnswer(Answer):
     definition: dict[str, Any]
 
 
-class GraphNode(Answer):
+class GraphNode(AnswerModel):
     """A node, and the variants that may take its place."""
 
     name: str
@@ -40,7 +40,7 @@ class GraphNode(Answer):
     environment: str | None = None
 
 
-class GraphEdge(Answer):
+class GraphEdge(AnswerModel):
     """A way from one or several nodes to the next one."""
 
     sources: list[str]
@@ -50,7 +50,7 @@ class GraphEdge(Answer):
     priority: int = 0
 
 
-class GraphAnswer(Answer):
+class GraphAnswer(AnswerModel):
     """The nodes and edges of a workflow, to draw them."""
 
     name: str
@@ -88,7 +88,7 @@ def _edge(data: dict[str, Any]) -> GraphEdge:
     )
 
 
-class CheckAnswer(Answer):
+class CheckAnswer(AnswerModel):
     """Whether a workflow can run."""
 
     workflow: str

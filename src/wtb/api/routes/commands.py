@@ -6,11 +6,13 @@ from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query
+from starlette.concurrency import run_in_threadpool
 
 from wtb.api.access import Viewer
-from wtb.api.command_answers import Commanding, command_answer
+from wtb.api.command_answers import Commanding, Wait, command_answer, ended
 from wtb.api.models.base import ListAnswer
 from wtb.api.models.commands import CommandAnswer
+from wtb.api.parts import Parts
 from wtb.api.problems import answers
 from wtb.domain.commands import CommandStatus
 from wtb.domain.errors import CommandNotFound, InvalidInput
@@ -42,9 +44,12 @@ def list_commands(
     summary="Show a command",
     responses=answers(CommandNotFound, InvalidInput),
 )
-def get_command(server: Commanding, caller: Viewer, command_id: str) -> CommandAnswer:
-    """Return a command with its result, or with the problem that ended it."""
-    return command_answer(server.commands.get(command_id))
+async def get_command(
+    parts: Parts, server: Commanding, caller: Viewer, command_id: str, wait_s: Wait = 0
+) -> CommandAnswer:
+    """Return a command with its result, or with the problem that ended it; first wait for its end, if you want."""
+    command = await run_in_threadpool(server.commands.get, command_id)
+    return command_answer(await ended(server.commands, command, wait_s, parts.stopping))
 
 
 def _read_cursor(cursor: str) -> tuple[datetime, str]:

@@ -85,7 +85,7 @@ async def list_events(  # noqa: PLR0917  FastAPI passes them by name
 
 @router.websocket("/api/v1/events")
 async def follow_events(socket: WebSocket, parts: Parts, caller: Viewer, wanted: Wanted, since: Since = None) -> None:
-    """Send every event as one message of JSON, and a heartbeat while there are none."""
+    """Send messages of JSON: some `events`, and the `cursor` after them; none while nothing happens, as a heartbeat."""
     stream = EventStream(socket, parts, caller)
     await stream.open(await _place(parts, since or "now"), wanted)
     await over_socket(socket, stream)

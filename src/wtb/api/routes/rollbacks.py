@@ -25,6 +25,7 @@ from wtb.domain.errors import (
     IdempotencyMismatch,
     InvalidInput,
     InvalidTransition,
+    MissingLibrary,
     PreconditionRequired,
     VersionMismatch,
     WorkerFailed,
@@ -42,6 +43,7 @@ _MAY_FAIL = (
     WorkflowNotServed,
     InvalidInput,
     IdempotencyMismatch,
+    MissingLibrary,
     WorkerFailed,
 )
 _ACCEPTED: dict[int | str, dict[str, Any]] = {202: {"model": RunChange, "description": "Accepted; ask for the command"}}

@@ -28,6 +28,7 @@ from wtb.domain.errors import (
     IdempotencyMismatch,
     InvalidInput,
     InvalidTransition,
+    MissingLibrary,
     PreconditionRequired,
     VersionMismatch,
     WorkerFailed,
@@ -40,7 +41,15 @@ router = APIRouter(prefix="/api/v1/executions", tags=["executions"])
 
 RunId = Annotated[str, Path(description="The id of a run.", max_length=200)]
 
-_MAY_FAIL = (ExecutionNotFound, Conflict, InvalidTransition, InvalidInput, IdempotencyMismatch, WorkerFailed)
+_MAY_FAIL = (
+    ExecutionNotFound,
+    Conflict,
+    InvalidTransition,
+    InvalidInput,
+    IdempotencyMismatch,
+    MissingLibrary,
+    WorkerFailed,
+)
 _ACCEPTED: dict[int | str, dict[str, Any]] = {202: {"model": RunChange, "description": "Accepted; ask for the command"}}
 
 

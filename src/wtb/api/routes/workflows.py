@@ -17,7 +17,7 @@ from wtb.application.server.command_errors import error_from
 from wtb.application.server.command_server import CommandServer
 from wtb.application.server.served_workflows import ServedWorkflow
 from wtb.bootstrap import Services
-from wtb.domain.errors import InvalidInput, WorkerFailed, WorkflowNotFound, WorkflowNotServed
+from wtb.domain.errors import InvalidInput, MissingLibrary, WorkerFailed, WorkflowNotFound, WorkflowNotServed
 
 router = APIRouter(prefix="/api/v1/workflows", tags=["workflows"])
 
@@ -38,7 +38,7 @@ def list_workflows(parts: Parts, server: Commanding, caller: Viewer) -> ListAnsw
     "/{name}",
     operation_id="workflows_get",
     summary="Show the definition of a workflow",
-    responses=answers(WorkflowNotFound, InvalidInput, WorkerFailed),
+    responses=answers(WorkflowNotFound, InvalidInput, MissingLibrary, WorkerFailed),
 )
 def get_workflow(parts: Parts, server: Commanding, caller: Viewer, name: WorkflowName) -> DefinitionAnswer:
     """Return a workflow as data: as its code is now if it is served, otherwise as its last run used it."""
@@ -49,7 +49,7 @@ def get_workflow(parts: Parts, server: Commanding, caller: Viewer, name: Workflo
     "/{name}/graph",
     operation_id="workflows_graph",
     summary="Show the graph of a workflow",
-    responses=answers(WorkflowNotFound, InvalidInput, WorkerFailed),
+    responses=answers(WorkflowNotFound, InvalidInput, MissingLibrary, WorkerFailed),
 )
 def get_graph(parts: Parts, server: Commanding, caller: Viewer, name: WorkflowName) -> GraphAnswer:
     """Return the nodes with their variants, and the edges with their conditions."""
@@ -60,7 +60,7 @@ def get_graph(parts: Parts, server: Commanding, caller: Viewer, name: WorkflowNa
     "/{name}/check",
     operation_id="workflows_check",
     summary="Check that a workflow can run",
-    responses=answers(WorkflowNotFound, WorkflowNotServed, InvalidInput, WorkerFailed),
+    responses=answers(WorkflowNotFound, WorkflowNotServed, InvalidInput, MissingLibrary, WorkerFailed),
 )
 def check_workflow(server: Commanding, caller: Operator, name: WorkflowName) -> CheckAnswer:
     """Load the code of a served workflow as it is now, and return everything that is wrong with it."""

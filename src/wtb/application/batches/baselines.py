@@ -24,7 +24,7 @@ class Baselines:
         self._ids = ids
         self._user = user
 
-    def save(self, name: str, batches: Sequence[Batch], combination: str | None) -> Baseline:
+    def save(self, name: str, batches: Sequence[Batch], combination: str | None, *, by: str | None = None) -> Baseline:
         """Copy the results of a combination. A batch changes when it runs again; a baseline does not.
 
         The runs of a case in several batches count as its repeats. A case that only some of them have is saved too.
@@ -50,17 +50,17 @@ class Baselines:
             )
             uow.baselines.save(baseline, results)
             names = tuple(batch.name for batch in batches)
-            body = BaselineKept(name=name, combination=chosen, batches=names, by=self._user)
+            body = BaselineKept(name=name, combination=chosen, batches=names, by=by or self._user)
             uow.events.append(Event.of(body, at=baseline.created_at))
             uow.commit()
         return baseline
 
-    def delete(self, name: str) -> Baseline:
+    def delete(self, name: str, *, by: str | None = None) -> Baseline:
         """Delete a baseline with its results and return it; the batches that it came from stay."""
         with self._storage.unit_of_work() as uow:
             found = uow.baselines.get(name)
             uow.baselines.delete(name)
-            uow.events.append(Event.of(BaselineDeleted(name=name, by=self._user), at=self._clock.now()))
+            uow.events.append(Event.of(BaselineDeleted(name=name, by=by or self._user), at=self._clock.now()))
             uow.commit()
         return found
 

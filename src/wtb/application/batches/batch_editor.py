@@ -18,17 +18,17 @@ class BatchEditor:
         self._clock = clock
         self._user = user
 
-    def cancel(self, batch: Batch) -> None:
+    def cancel(self, batch: Batch, *, by: str | None = None) -> None:
         """Mark a batch as cancelled: no process starts any more of its jobs."""
         if batch.status not in (BatchStatus.PENDING, BatchStatus.RUNNING, BatchStatus.PAUSED):
             raise InvalidInput(f"batch {batch.name!r} is {batch.status}: there is nothing to cancel")
         now = self._clock.now()
         with self._storage.unit_of_work() as uow:
             uow.batches.save(batch.moved_to(BatchStatus.CANCELLED, now))
-            uow.events.append(Event.of(BatchCancelled(by=self._user), stream=batch.id, at=now))
+            uow.events.append(Event.of(BatchCancelled(by=by or self._user), stream=batch.id, at=now))
             uow.commit()
 
-    def delete(self, batch: Batch) -> None:
+    def delete(self, batch: Batch, *, by: str | None = None) -> None:
         """Delete a batch with its results."""
         if batch.status is BatchStatus.RUNNING:
             raise InvalidInput(f"batch {batch.name!r} is running; cancel it first: `wtb batch cancel {batch.name}`")
@@ -41,7 +41,7 @@ class BatchEditor:
                 )
             uow.batches.delete(batch.id)
             uow.limits.delete(batch.id)
-            body = BatchDeleted(name=batch.name, by=self._user)
+            body = BatchDeleted(name=batch.name, by=by or self._user)
             uow.events.append(Event.of(body, stream=batch.id, at=self._clock.now()))
             uow.commit()
 

@@ -7,42 +7,51 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, zip_longest
-from typing import Any
+from typing import Any, Unpack
 
 from wtb.application.queries import checkpoints as pages
 from wtb.application.queries.batch_data import BatchStatusView, batch_status
 from wtb.application.queries.batch_drivers import DrivenBatches
+from wtb.application.queries.cursors import position_cursor, position_of
 from wtb.application.queries.limits import LimitView, limit_views
 from wtb.application.queries.lookup import Prefix, find_batch, find_checkpoint, find_run, find_stream, head_of
+from wtb.application.queries.node_usage import CallView, NodeUsage, call_views, usage_by_node
+from wtb.application.queries.run_pages import RunLister
 from wtb.application.queries.run_scores import scores_of
 from wtb.application.queries.runs import RunReader, spent, used
+from wtb.application.queries.timeline import TimelineView, timeline
 from wtb.application.queries.views import (
     BaselineView,
+    BatchPage,
     BatchView,
     CheckpointPage,
     CheckpointView,
     DeletionView,
     EventPage,
+    Health,
     HistoryRow,
+    RunPage,
     RunRow,
     RunView,
     WorkflowView,
 )
 from wtb.application.runs.run_figures import measured_history
 from wtb.application.upkeep.listing import legible_executions
+from wtb.domain.audit import AuditCounts, AuditFilter, AuditPage, ChainCheck, Period, ToolUse
 from wtb.domain.batch import Baseline, Batch
 from wtb.domain.checkpoint import Checkpoint
-from wtb.domain.errors import BatchNotFound, DamagedData, ExecutionNotFound, InvalidInput
+from wtb.domain.errors import BatchNotFound, DamagedData, ExecutionNotFound, InvalidInput, WorkflowNotFound
 from wtb.domain.events import EventType, RecordedEvent, Severity
-from wtb.domain.execution import Execution
+from wtb.domain.execution import Branch, Execution
 from wtb.domain.figures import Usage
 from wtb.domain.files import EMPTY_TREE, FileCommitId
 from wtb.domain.filters import read_filters
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import ExecutionId, WorkflowId
-from wtb.domain.ports import Clock, Owners, Storage, UnitOfWork, WorkflowUse
+from wtb.domain.ports import CheckpointCounts, Clock, Owners, RunPosition, Storage, UnitOfWork, WorkflowUse
 from wtb.domain.ports.events import EventNumber
 from wtb.domain.rollback import Rollback
+from wtb.domain.run_filters import RunFilters
 from wtb.domain.run_scores import RunScores
 from wtb.domain.summary import RunSummary
 from wtb.domain.tools import ToolCall
@@ -91,6 +100,19 @@ class Queries:
             with self._reading() as uow:
                 return self._rows(uow, executions)
 
+    def run_page(
+        self,
+        *,
+        cursor: str | None = None,
+        limit: int = 100,
+        health: Health | None = None,
+        with_counts: bool = False,
+        **filters: Unpack[RunFilters],
+    ) -> RunPage:
+        """Return one page of runs, newest first, skipping damaged ones; the cursor is that of the page before."""
+        with self._reading() as uow:
+            return RunLister(uow, self._runs, filters, health).page(cursor, limit, with_counts=with_counts)
+
     def _rows(self, uow: UnitOfWork, executions: Iterable[Execution]) -> tuple[RunRow, ...]:
         return tuple(self._runs.row(uow, execution) for execution in executions)
 
@@ -126,6 +148,45 @@ class Queries:
         """Return the recorded calls of a run."""
         with self._reading() as uow:
             return uow.tool_calls.list_calls(find_run(uow, run).id)
+
+    def call_views(self, run: str) -> tuple[CallView, ...]:
+        """Return the recorded calls of a run with their visits, and how a rollback treats each."""
+        with self._reading() as uow, showing():
+            return call_views(uow, find_run(uow, run))
+
+    def timeline(self, run: str, *, before: int | None = None, limit: int = 100) -> TimelineView:
+        """Return the node visits that ended with the last steps, or with those before a step."""
+        with self._reading() as uow, showing():
+            return timeline(uow, find_run(uow, run), before=before, limit=limit)
+
+    def usage_by_node(self, run: str) -> tuple[NodeUsage, ...]:
+        """Return what each node of a run used and spent."""
+        with self._reading() as uow:
+            return usage_by_node(uow, find_run(uow, run))
+
+    def counts(self, run: str) -> CheckpointCounts:
+        """Return how many checkpoints a run has, and how many of them are restore points."""
+        with self._reading() as uow:
+            return uow.pages.count_checkpoints(find_run(uow, run).id)
+
+    def variants(self, run: str) -> tuple[Execution, dict[str, list[str]]]:
+        """Return a run, and the variants of each node that its stored workflow has."""
+        found: dict[str, list[str]] = {}
+        with self._reading() as uow:
+            execution = find_run(uow, run)
+            try:
+                definition = uow.workflows.get(execution.workflow_id)
+            except WorkflowNotFound:  # a LangGraph thread has none
+                return execution, found
+        for variant in definition.get("variants", ()):
+            found.setdefault(variant["node"], []).append(variant["name"])
+        return execution, found
+
+    def branches(self, run: str) -> tuple[Execution, tuple[Branch, ...]]:
+        """Return a run and its branches, in the order of their creation."""
+        with self._reading() as uow:
+            execution = find_run(uow, run)
+            return execution, uow.branches.list_branches(execution.id)
 
     def rollbacks(self, run: str) -> tuple[Rollback, ...]:
         """Return the journals of a run's rollbacks, oldest first."""
@@ -321,6 +382,14 @@ class Queries:
         with self._reading() as uow:
             return tuple(self._batches.seen(uow, batch) for batch in uow.batches.list_batches(limit=limit))
 
+    def batch_page(self, *, cursor: str | None = None, limit: int = 100, name: str | None = None) -> BatchPage:
+        """Return one page of batches, newest first; the cursor is that of the page before."""
+        with self._reading() as uow:
+            found = uow.batches.list_batches(name=name, before=position_of(cursor), limit=limit + 1)
+            seen = tuple(self._batches.seen(uow, batch) for batch in found[:limit])
+        last = RunPosition(seen[-1].created_at, ExecutionId(seen[-1].id)) if len(found) > limit else None
+        return BatchPage(batches=seen, next=None if last is None else position_cursor(last))
+
     def baseline(self, name: str) -> BaselineView:
         """Return a baseline with its results, even if others are damaged; BaselineNotFound names those that exist."""
         with self._reading() as uow:
@@ -331,6 +400,26 @@ class Queries:
         """Return all baselines, sorted by name."""
         with self._reading() as uow:
             return uow.baselines.list_baselines()
+
+    def audit_page(self, wanted: AuditFilter, *, before: int | None = None, limit: int = 100) -> AuditPage:
+        """Return events of the whole log, newest first."""
+        with self._reading() as uow:
+            return uow.audit.list_events(wanted, before=before, limit=limit)
+
+    def audit_counts(self, period: Period) -> AuditCounts:
+        """Return how often what happened in a period, and who caused how much."""
+        with self._reading() as uow:
+            return uow.audit.count(period)
+
+    def tool_use(self, period: Period) -> tuple[ToolUse, ...]:
+        """Return how tools were used in a period, by name."""
+        with self._reading() as uow:
+            return uow.audit.tool_use(period)
+
+    def check_chain(self, stream: str | None = None, *, after: int = 0, limit: int = 1_000) -> ChainCheck:
+        """Check the hashes of the next events of a stream, or of the whole log."""
+        with self._reading() as uow:
+            return uow.audit.check_chain(stream, after=after, limit=limit)
 
 
 _LONGEST_LINE = 1_000

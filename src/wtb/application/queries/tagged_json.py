@@ -75,6 +75,10 @@ class TaggedJson:
         """Return a value as JSON."""
         return self._written(value, 0)
 
+    def write_item(self, key: Any, value: Any) -> Any:
+        """Return the value of a key as JSON, masked if the key names a secret."""
+        return self._item(key, value, 1)
+
     def read(self, data: Any, stored: Stored = NOTHING, place: str = "the value") -> Any:
         """Return the value that the JSON describes; parts that are only shown stay as they are in `stored`.
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from wtb.domain.batch import Baseline, Batch, Job
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.events import RecordedEvent
-from wtb.domain.execution import Branch, Execution, Neglect
+from wtb.domain.execution import Branch, Execution, ExecutionStatus, Neglect
 from wtb.domain.figures import Usage
 from wtb.domain.files import EntryKind, FileTree
 from wtb.domain.ids import ExecutionId
@@ -47,6 +47,35 @@ class RunRow:
     def created_by(self) -> str | None:
         """Who created the run."""
         return self.execution.created_by
+
+
+class Health(StrEnum):
+    """What is special about a run that has not ended."""
+
+    GONE = "gone"
+    """It is recorded as running, but its process has ended."""
+    ABANDONED = "abandoned"
+    """It is recorded as running, and nothing was heard of it for an hour."""
+    WAITING = "waiting"
+    """It is paused, and a person has to decide: it asks a question, or a call is in doubt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPage:
+    """A page of runs, newest first, and the cursor of the next page; None if this is the last one."""
+
+    rows: tuple[RunRow, ...]
+    next: str | None
+    counts: Mapping[ExecutionStatus, int] | None
+    """How many runs fit the filters, by status, if that was asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPage:
+    """A page of batches, newest first, and the cursor of the next page; None if this is the last one."""
+
+    batches: tuple[Batch, ...]
+    next: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

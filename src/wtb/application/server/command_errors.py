@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wtb.domain import errors
-from wtb.domain.errors import WorkerFailed, WTBError
+from wtb.domain.errors import WorkerFailed, WTBError, error_with
 from wtb.domain.secrets import Masker
 
 _MORE = ("faults", "command")
@@ -27,8 +27,7 @@ def error_from(data: Mapping[str, Any]) -> WTBError:
     kind = vars(errors).get(data["type"])
     if not isinstance(kind, type) or not issubclass(kind, WTBError):
         kind = WorkerFailed
-    error = kind.__new__(kind)
-    error.args = (data["message"],)
+    error = error_with(kind, data["message"])
     for name in _MORE:
         if name in data:
             setattr(error, name, data[name])

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from wtb.application.server.command_errors import error_from
 from wtb.application.server.commands import Commands
 from wtb.domain.commands import Command
-from wtb.domain.errors import WorkerFailed, WorkflowNotServed, WTBError
+from wtb.domain.errors import StorageError, WorkerFailed, WorkflowNotServed, WTBError
 from wtb.domain.secrets import masked_logger
 
 _log = masked_logger(__name__)
@@ -83,11 +83,6 @@ class SpareWorkers:
                 return self._ready.pop(0)
         return self._started()
 
-    def give_back(self, worker: CommandWorker) -> None:
-        """Take back a worker that was not used."""
-        with self._changed:
-            self._ready.append(worker)
-
     def close(self) -> None:
         """End all spare workers."""
         with self._changed:
@@ -144,7 +139,8 @@ class Dispatcher:
         self._free = threading.BoundedSemaphore(workers)
         self._wake = threading.Event()
         self._closed = threading.Event()
-        self._running: dict[str, CommandWorker] = {}
+        self._begun: dict[str, CommandWorker | None] = {}
+        """The commands that this server has begun with, and their workers once they have one."""
         self._threads: set[threading.Thread] = set()
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._dispatch, name="wtb-dispatcher", daemon=True)
@@ -173,12 +169,14 @@ class Dispatcher:
         if self._thread.ident is not None:
             self._thread.join()
         with self._lock:
-            workers, threads = list(self._running.values()), list(self._threads)
+            workers, threads = [each for each in self._begun.values() if each is not None], list(self._threads)
         for worker in workers:
             worker.stop()
         until = time.monotonic() + _GRACE_S
         for thread in threads:
             thread.join(max(0.0, until - time.monotonic()))
+        with self._lock:
+            workers = [each for each in self._begun.values() if each is not None]
         for worker in workers:
             worker.kill()
         for thread in threads:
@@ -201,63 +199,73 @@ class Dispatcher:
                 time.sleep(_LOOK_S)
 
     def _take_one(self) -> bool:
-        """Give the next command to a worker; return False if there is none, or no worker is free."""
+        """Begin with the next command; return False if there is none, or no worker is free."""
         if not self._free.acquire(blocking=False):
             return False
-        taken: Command | None = None
         try:
             found = self._commands.find_next(self._may_take)
-            if found is None:
-                return False
-            try:
-                reference = self._find_reference(found)
-            except WTBError as error:  # its code cannot be loaded, or the run is gone
-                self._commands.fail(found, error)
-                self._commands.told_of_end(found.id)
-                return True
-            worker = self._spares.get()
-            taken = self._commands.take(found, worker.name)
-            if taken is None:
-                self._spares.give_back(worker)
-                return True
-            thread = threading.Thread(
-                target=self._carry_out, args=(taken, reference, worker), name=f"wtb-command-{taken.id}", daemon=True
-            )
-            with self._lock:
-                self._running[taken.id] = worker
-                self._threads.add(thread)
-            thread.start()
-            return True
-        finally:
-            if taken is None:
-                self._free.release()
+            reference = None if found is None else self._find_reference(found)
+        except BaseException:
+            self._free.release()
+            raise
+        if found is None:
+            self._free.release()
+            return False
+        # In a thread from here on: to start a worker takes time, and the next command may begin meanwhile.
+        thread = threading.Thread(
+            target=self._carry_out, args=(found, reference), name=f"wtb-command-{found.id}", daemon=True
+        )
+        with self._lock:
+            self._begun[found.id] = None
+            self._threads.add(thread)
+        thread.start()
+        return True
 
     def _may_take(self, command: Command) -> bool:
-        """Whether this server can load the code that a command needs; otherwise another one may."""
+        """Whether this server has not begun with a command, and can load the code that it needs.
+
+        One whose code is not served here waits for another server. One whose code is broken fails at once.
+        """
+        if command.id in self._begun:
+            return False
         try:
             self._find_reference(command)
         except WorkflowNotServed:
             return False
-        except WTBError:  # its worker says what is wrong
-            return True
+        except StorageError:  # tried again
+            raise
+        except WTBError as error:
+            self._commands.fail(command, error)
+            self._commands.told_of_end(command.id)
+            return False
         return True
 
-    def _carry_out(self, command: Command, reference: str | None, worker: CommandWorker) -> None:
+    def _carry_out(self, found: Command, reference: str | None) -> None:
+        worker: CommandWorker | None = None
         try:
-            how = worker.carry_out(command, reference)
-            if how is not None and not self._closed.is_set():
-                _log.warning("the worker of command %s (%s) %s", command.id, command.kind, how)
-                self._commands.lose(command, how)
+            worker = self._spares.get()
+            command = None if self._closed.is_set() else self._commands.take(found, worker.name)
+            if command is not None:
+                with self._lock:
+                    self._begun[found.id] = worker
+                self._carried_out(command, reference, worker)
         except WTBError:
-            _log.exception("command %s could not be carried out here; it waits for its next attempt", command.id)
+            _log.exception("command %s could not be carried out here; it waits for its next attempt", found.id)
         finally:
-            worker.kill()
+            if worker is not None:
+                worker.kill()
             with self._lock:
-                del self._running[command.id]
+                del self._begun[found.id]
                 self._threads.discard(threading.current_thread())
             self._free.release()
-            self._commands.told_of_end(command.id)
+            self._commands.told_of_end(found.id)
             self._wake.set()
+
+    def _carried_out(self, command: Command, reference: str | None, worker: CommandWorker) -> None:
+        how = worker.carry_out(command, reference)
+        if how is not None and not self._closed.is_set():
+            _log.warning("the worker of command %s (%s) %s", command.id, command.kind, how)
+            self._commands.lose(command, how)
 
 
 def answer_of(said: Mapping[str, Any] | None, how: str) -> Mapping[str, Any]:

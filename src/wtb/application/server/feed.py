@@ -21,7 +21,7 @@ from wtb.domain.secrets import masked_logger
 
 _PAGE = 500
 _QUEUE = 10_000
-_QUICK_S, _IDLE_S = 0.02, 0.25
+_QUICK_S, _IDLE_S = 0.05, 0.25
 """How long the thread waits between two looks while events come, and at most while none come."""
 _RETRY_S = 1.0
 _WARN_AFTER = timedelta(seconds=60)

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from wtb.application.queries.service import Queries
-from wtb.application.server.command_errors import error_from
+from wtb.application.server.command_errors import error_data, error_from
 from wtb.domain.commands import Command, CommandKind
-from wtb.domain.errors import ExecutionNotFound, WorkflowNotFound, WorkflowNotServed
+from wtb.domain.errors import ExecutionNotFound, WorkerFailed, WorkflowNotFound, WorkflowNotServed
 from wtb.domain.execution import Execution
+from wtb.domain.secrets import Masker
 
 _NEEDS_NO_CODE = frozenset({CommandKind.RUN_CHECKPOINT, CommandKind.RUN_ABANDON_ROLLBACK, CommandKind.RUN_FORK})
 """Commands that a worker can carry out without the workflow; they use it if it is there."""
@@ -131,10 +132,18 @@ class ServedWorkflows:
             stamps = {each: _stamp(each) for each in references}
             stale = [each for each in references if not self._is_fresh(each, stamps[each], now)]
             if stale:
-                for data in self._describe(stale):
-                    found = ServedWorkflow.from_data(data)
+                for found in self._loaded(stale):
                     self._known[found.reference] = (now, stamps[found.reference], found)
             return tuple(self._known[each][2] for each in references)
+
+    def _loaded(self, references: Sequence[str]) -> list[ServedWorkflow]:
+        """Let a worker load references. If one of them ends the worker, the others still count."""
+        try:
+            return [ServedWorkflow.from_data(data) for data in self._describe(references)]
+        except WorkerFailed as error:
+            if len(references) == 1:
+                return [ServedWorkflow(reference=references[0], error=error_data(error, Masker()))]
+        return [found for each in references for found in self._loaded([each])]
 
     def _is_fresh(self, reference: str, stamp: object, now: float) -> bool:
         known = self._known.get(reference)

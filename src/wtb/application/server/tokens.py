@@ -1,4 +1,4 @@
-"""Tokens: creates, lists, revokes and checks the tokens of a server."""
+"""AccessTokens: creates, lists, revokes and checks the tokens of a server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _RANDOM_BYTES = 32
 _LONGEST = timedelta(days=36_500)
 
 
-class Tokens:
+class AccessTokens:
     """The tokens of one store. Every server on it accepts them."""
 
     def __init__(self, storage: Storage, clock: Clock, *, monotonic: Callable[[], float] = time.monotonic) -> None:

@@ -10,13 +10,12 @@ from datetime import timedelta
 from wtb.application.runs.leases import time_for
 from wtb.application.runs.promised_reversals import PromisedReversal, promised_reversals
 from wtb.application.store_time import store_time
+from wtb.application.upkeep.abandoned_runs import AbandonedRuns, neglect_fault
 from wtb.application.upkeep.listing import every_execution
 from wtb.application.workspaces import WorkspaceFolder, Workspaces
 from wtb.domain.batch import Batch
-from wtb.domain.errors import Conflict, DamagedData, NotFound, StorageError, UnknownFormat
-from wtb.domain.event_catalogue import ExecutionAbandoned, ExecutionPaused
-from wtb.domain.events import Event
-from wtb.domain.execution import Execution, ExecutionStatus, Neglect, Pause, PauseKind
+from wtb.domain.errors import DamagedData, NotFound, StorageError, UnknownFormat
+from wtb.domain.execution import Execution, ExecutionStatus
 from wtb.domain.files import FileCommitId
 from wtb.domain.ids import ExecutionId
 from wtb.domain.integrity import Fault, FaultKind
@@ -25,7 +24,6 @@ from wtb.domain.ports import CallAnchor, Clock, FolderCare, Garbage, Inspection,
 _BUSY = (ExecutionStatus.RUNNING, ExecutionStatus.ROLLING_BACK)
 _ENDED = (ExecutionStatus.COMPLETED, ExecutionStatus.FAILED, ExecutionStatus.CANCELLED)
 _ALL = 1_000_000
-_PROCESS_GONE = Pause(reason="its process was gone", kind=PauseKind.PROCESS_GONE)
 
 Watch = Callable[[str], None]
 
@@ -71,7 +69,7 @@ class Integrity:
         self._workspaces = workspaces
         self._folders = folders
         self._grace = grace
-        self._user = user
+        self._abandoned = AbandonedRuns(storage, clock, owners, user=user)
 
     def check(self, watch: Watch = lambda kind: None) -> IntegrityReport:
         """Check everything and change nothing."""
@@ -103,11 +101,8 @@ class Integrity:
             return None  # damaged data may refer to anything
 
     def _neglected(self) -> Iterator[Fault]:
-        for execution in every_execution(self._storage, statuses=_BUSY):
-            gone = self._is_gone(execution)
-            neglect = execution.neglect(time_for(execution, self._storage, self._clock), gone)
-            if neglect is not None:
-                yield _neglected(execution, neglect, gone)
+        for found in self._abandoned.list_neglected():
+            yield neglect_fault(found)
 
     def _too_long_leases(self) -> Iterator[Fault]:
         """Yield runs that cannot be taken over for a long time. A repair skips them: their process may be alive."""
@@ -195,7 +190,7 @@ class Integrity:
             return
         match fault.kind:
             case FaultKind.ABANDONED_RUN:
-                self._pause(ExecutionId(fault.what), fault.problem)
+                self._abandoned.pause(ExecutionId(fault.what), fault.problem)
             case FaultKind.WORKSPACE:
                 for place in self._workspaces.list_folders():
                     if str(place.folder) == fault.what:
@@ -204,27 +199,6 @@ class Integrity:
                 for index in self._folders.list_damaged_indexes():
                     if str(index) == fault.what:
                         self._folders.drop_index(index)
-
-    def _pause(self, execution_id: ExecutionId, reason: str) -> None:
-        """Pause a run whose process is gone, so that nobody waits for it."""
-        now = self._clock.now()
-        with self._storage.unit_of_work() as uow:
-            execution = uow.executions.get(execution_id)
-            if (
-                execution.status is not ExecutionStatus.RUNNING
-                or execution.neglect(uow.now() if execution.lease else now, self._is_gone(execution)) is None
-            ):
-                return
-            try:
-                uow.executions.save(execution.moved_to(ExecutionStatus.PAUSED, now, pause=_PROCESS_GONE))
-            except Conflict:
-                return  # a process continues it
-            for body in (
-                ExecutionAbandoned(reason=reason, by=self._user),
-                ExecutionPaused(reason=reason, by=self._user),
-            ):
-                uow.events.append(Event.of(body, stream=execution_id, at=now))
-            uow.commit()
 
     def _put_right(self, place: WorkspaceFolder) -> None:
         execution = self._owner(place)
@@ -257,21 +231,4 @@ def _open_reversal(batch: Batch, left: PromisedReversal) -> Fault:
         f"{', '.join(left.tools)}{why}; run the batch again to take them back",
         runs=(left.execution.id,),
         remedy=None,
-    )
-
-
-def _neglected(execution: Execution, neglect: Neglect, gone: bool | None) -> Fault:
-    owner = "nobody" if execution.lease is None else execution.lease.owner
-    why = "has ended" if neglect is Neglect.GONE else "has given no sign of life for an hour"
-    remedy: str | None = "pauses it, so that you can resume it"
-    half_done = f"; finish it with `wtb rollback {execution.id} --continue`, or give it up with `--abandon`"
-    if execution.status is ExecutionStatus.ROLLING_BACK or gone is False:
-        remedy = None
-    return Fault(
-        kind=FaultKind.ABANDONED_RUN,
-        what=execution.id,
-        problem=f"run {execution.id!r} is {execution.status}, but its process {why} ({owner})"
-        f"{half_done if execution.status is ExecutionStatus.ROLLING_BACK else ''}",
-        runs=(execution.id,),
-        remedy=remedy,
     )

@@ -103,13 +103,21 @@ class Retention:
                 yield found.of(execution, error)
 
     def prune(
-        self, *, workflow: str | None = None, run: ExecutionId | None = None, watch: Watch = lambda what, count: None
+        self,
+        *,
+        workflow: str | None = None,
+        run: ExecutionId | None = None,
+        watch: Watch = lambda what, count: None,
+        by: str | None = None,
     ) -> Iterator[RunPruning]:
-        """Delete it, and yield what was deleted, run by run. Changes by others meanwhile are no error."""
+        """Delete it, and yield what was deleted, run by run. Changes by others meanwhile are no error.
+
+        `by` is who asked for it, if not the user of these services.
+        """
         for execution in self._executions(workflow, run):
             gone = _Tally()
             try:
-                self._prune(execution.id, gone, watch)
+                self._prune(execution.id, gone, watch, by or self._user)
                 yield gone.of(execution)
             except (Conflict, DamagedData, UnknownFormat, NotFound) as error:
                 yield gone.of(execution, error)
@@ -140,14 +148,14 @@ class Retention:
             elsewhere |= {branch.head_id for branch in uow.branches.list_at(ids)}
         return execution, [each for each in found if each[0].id not in elsewhere]
 
-    def _prune(self, execution_id: ExecutionId, gone: _Tally, watch: Watch) -> None:
+    def _prune(self, execution_id: ExecutionId, gone: _Tally, watch: Watch, by: str | None) -> None:
         """Delete in batches, newest first: a deleted child of a deleted checkpoint needs no keyframe."""
         for tries in range(1, _TRIES + 1):
             execution, found = self._expendable(execution_id, watch)
             try:
                 for start in range(0, len(found), BATCH):
                     batch = found[start : start + BATCH]
-                    self._delete(execution, batch)
+                    self._delete(execution, batch, by)
                     gone.add(batch)
                     watch("deleted", len(batch))
             except Conflict:
@@ -156,7 +164,7 @@ class Retention:
             else:
                 return
 
-    def _delete(self, planned: Execution, batch: Sequence[Expendable]) -> None:
+    def _delete(self, planned: Execution, batch: Sequence[Expendable], by: str | None) -> None:
         ids = [stub.id for stub, _ in batch]
         with self._storage.unit_of_work() as uow:
             if not _has_only_stepped(planned, uow.executions.get(planned.id)):
@@ -167,14 +175,13 @@ class Retention:
                 raise Conflict(f"another process has just deleted checkpoints of run {planned.id!r}") from error
             if uow.branches.list_forks(ids):  # checked only now, when no new fork can start there any more
                 raise Conflict(f"another process has just forked run {planned.id!r}")
-            self._record(uow, planned.id, Counter(reason for _, reason in batch))
+            self._record(uow, planned.id, Counter(reason for _, reason in batch), by)
             uow.commit()
 
-    def _record(self, uow: UnitOfWork, execution_id: ExecutionId, counts: Mapping[Reason, int]) -> None:
+    def _record(self, uow: UnitOfWork, execution_id: ExecutionId, counts: Mapping[Reason, int], by: str | None) -> None:
         now = self._clock.now()
         deleted = [
-            CheckpointDeleted(count=count, reason=reason.value, by=self._user)
-            for reason, count in sorted(counts.items())
+            CheckpointDeleted(count=count, reason=reason.value, by=by) for reason, count in sorted(counts.items())
         ]
         uow.events.append(*(Event.of(body, stream=execution_id, at=now) for body in deleted))
 

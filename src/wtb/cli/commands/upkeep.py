@@ -46,7 +46,8 @@ def prune(
 ) -> None:
     """Delete old checkpoints, workspaces and unused data.
 
-    WTB does not prune automatically: run this command regularly. --dry-run shows what would go.
+    A running `wtb serve` does the same once a day; without one, run this command regularly. --dry-run shows what would
+    go.
 
     Each run keeps its last 20 automatic checkpoints, for at most 90 days. Change that under `[retention]` in wtb.toml,
     for all workflows or for one. These always stay: checkpoints that a person made, the start of a run, heads and

@@ -4,6 +4,8 @@ These laws hold for all ports: an implementation is safe to use from several thr
 changes a value after it was returned; foreign exceptions never pass through.
 """
 
+from wtb.domain.ports.audit import AuditTrail
+from wtb.domain.ports.background import BackgroundJobRepository
 from wtb.domain.ports.batches import (
     BaselineRepository,
     BatchRepository,
@@ -23,6 +25,7 @@ from wtb.domain.ports.runs import (
     HeadMove,
     NodeRunRepository,
     RollbackRepository,
+    RunPosition,
     ToolCallRepository,
     WorkflowRepository,
 )
@@ -31,9 +34,12 @@ from wtb.domain.ports.storage import CheckpointCounts, Pages, Storage, UnitOfWor
 from wtb.domain.ports.system import Clock, Codec, Conditions, DependencyObserver, Ids, Owners
 from wtb.domain.ports.telemetry import NO_TELEMETRY, Measure, Telemetry, measured
 from wtb.domain.ports.upkeep import FolderCare, Garbage, Inspected, Inspection, SurveyedFolder, Swept
+from wtb.domain.ports.webhooks import DeliveryRepository, SentRequest, WebhookRepository, WebhookSender
 
 __all__ = [
     "NO_TELEMETRY",
+    "AuditTrail",
+    "BackgroundJobRepository",
     "BaselineRepository",
     "BatchRepository",
     "BranchRepository",
@@ -43,6 +49,7 @@ __all__ = [
     "Clock",
     "Codec",
     "Conditions",
+    "DeliveryRepository",
     "DependencyObserver",
     "Environment",
     "EvaluationRepository",
@@ -69,7 +76,9 @@ __all__ = [
     "Owners",
     "Pages",
     "RollbackRepository",
+    "RunPosition",
     "ScannedFolder",
+    "SentRequest",
     "SignInRepository",
     "Storage",
     "StoredObject",
@@ -80,6 +89,8 @@ __all__ = [
     "TokenRepository",
     "ToolCallRepository",
     "UnitOfWork",
+    "WebhookRepository",
+    "WebhookSender",
     "WorkflowRepository",
     "WorkflowUse",
     "measured",

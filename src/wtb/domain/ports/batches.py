@@ -30,8 +30,10 @@ class BatchRepository(Protocol):
         """Return it, or raise BatchNotFound."""
         ...
 
-    def list_batches(self, *, name: str | None = None, limit: int = 100) -> tuple[Batch, ...]:
-        """Return batches, newest first."""
+    def list_batches(
+        self, *, name: str | None = None, before: tuple[datetime, str] | None = None, limit: int = 100
+    ) -> tuple[Batch, ...]:
+        """Return batches, newest first; with `before`, a time and an id, only those after it in this order."""
         ...
 
     def save_jobs(self, jobs: Sequence[Job]) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Unpack
 
 from wtb.domain.anchor import AnchoredCall
 from wtb.domain.checkpoint import Checkpoint, CheckpointDraft, NodeBoundary, NodeRun, Snapshot
-from wtb.domain.execution import Branch, Execution, ExecutionStatus
+from wtb.domain.execution import Branch, Execution
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId, WorkflowId
 from wtb.domain.integrity import Fault
 from wtb.domain.rollback import CallKey, Rollback
+from wtb.domain.run_filters import RunFilters
 from wtb.domain.run_scores import RunScore
 from wtb.domain.state import StateDelta
 from wtb.domain.tools import ToolCall
@@ -36,6 +37,13 @@ class HeadMove(NamedTuple):
     branch_id: BranchId
     head_id: CheckpointId
     expected: CheckpointId | None
+
+
+class RunPosition(NamedTuple):
+    """The place of a run in the list of runs: they are sorted by creation time, then by id."""
+
+    created_at: datetime
+    id: ExecutionId
 
 
 class ExecutionRepository(Protocol):
@@ -85,19 +93,14 @@ class ExecutionRepository(Protocol):
     def list_executions(
         self,
         *,
-        statuses: Collection[ExecutionStatus] = (),
-        workflow: str | None = None,
-        since: datetime | None = None,
-        prefix: str = "",
-        batch: str | None = None,
-        without_batches: bool = False,
+        before: RunPosition | None = None,
         limit: int = 100,
         offset: int = 0,
+        **filters: Unpack[RunFilters],
     ) -> tuple[Execution, ...]:
-        """Return the executions that fit all filters, newest first; `since` is inclusive, `prefix` begins their ids.
+        """Return the executions that fit all filters, newest first; with `before`, only those after it in this order.
 
-        `batch` is the id of a batch: only its runs are returned. `without_batches` leaves out the runs of all batches.
-        A fork of such a run was not made by the batch.
+        A page that begins at a position costs the same wherever it begins. Skipping by `offset` reads what it skips.
         """
         ...
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime
 from types import TracebackType
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol, Self, Unpack
 
 from wtb.domain.checkpoint import Checkpoint
+from wtb.domain.execution import ExecutionStatus
 from wtb.domain.figures import Usage
 from wtb.domain.ids import CheckpointId, ExecutionId, WorkflowId
+from wtb.domain.ports.audit import AuditTrail
+from wtb.domain.ports.background import BackgroundJobRepository
 from wtb.domain.ports.batches import (
     BaselineRepository,
     BatchRepository,
@@ -29,6 +32,8 @@ from wtb.domain.ports.runs import (
     WorkflowRepository,
 )
 from wtb.domain.ports.server import CommandRepository, SignInRepository, TokenRepository
+from wtb.domain.ports.webhooks import DeliveryRepository, WebhookRepository
+from wtb.domain.run_filters import RunFilters
 
 
 class CheckpointCounts(NamedTuple):
@@ -81,6 +86,10 @@ class Pages(Protocol):
 
     def sum_spent(self, execution_id: ExecutionId) -> Usage | None:
         """Return the usage of all attempts of a run's node runs; None if a completed one has no stored figures."""
+        ...
+
+    def count_runs(self, **filters: Unpack[RunFilters]) -> dict[ExecutionStatus, int]:
+        """Count the runs that fit all filters, by status; a status without runs is left out."""
         ...
 
     def list_workflows(self) -> tuple[WorkflowUse, ...]:
@@ -162,6 +171,21 @@ class UnitOfWork(Protocol):
         ...
 
     @property
+    def background_jobs(self) -> BackgroundJobRepository:
+        """What servers do in the background."""
+        ...
+
+    @property
+    def webhooks(self) -> WebhookRepository:
+        """Webhooks."""
+        ...
+
+    @property
+    def deliveries(self) -> DeliveryRepository:
+        """Events on their way to webhooks."""
+        ...
+
+    @property
     def tokens(self) -> TokenRepository:
         """Tokens of a server."""
         ...
@@ -184,6 +208,11 @@ class UnitOfWork(Protocol):
     @property
     def feed(self) -> EventFeed:
         """All events, for readers that follow them."""
+        ...
+
+    @property
+    def audit(self) -> AuditTrail:
+        """All events and calls of tools, for those who look into what happened."""
         ...
 
     @property

@@ -34,7 +34,7 @@ _ERROR = "1 / 0 == 0"
 """Ends a loop; a plain false would let it continue, and in `map` and `filter` copy the list in every round."""
 
 
-class Token(NamedTuple):
+class ExpressionToken(NamedTuple):
     """A piece of the text that is neither white space nor comment."""
 
     kind: str
@@ -60,7 +60,7 @@ class CelSource:
     def __init__(self, text: str) -> None:
         self.text = text
         self.tokens = tuple(
-            Token(match.lastgroup or "", match[0], *match.span())
+            ExpressionToken(match.lastgroup or "", match[0], *match.span())
             for match in _TOKEN.finditer(text)
             if match.lastgroup != "space"
         )
@@ -149,7 +149,7 @@ class CelSource:
         before = (self._text(index - 2) + self._text(index - 1), self._text(index - 3))
         return any(sign in ("==", "!=") and other == "null" for sign, other in (after, before))
 
-    def patterns(self) -> Iterator[Token | None]:
+    def patterns(self) -> Iterator[ExpressionToken | None]:
         """Yield the pattern of every call of `matches`; None if it is not a literal."""
         for index in range(len(self.tokens)):
             if self._text(index) == "matches" and self._text(index + 1) == "(":

@@ -47,8 +47,14 @@ class MemoryBatchRepository:
             raise BatchNotFound(batch_id)
         return found
 
-    def list_batches(self, *, name: str | None = None, limit: int = 100) -> tuple[Batch, ...]:
-        found = [batch for batch in self._transaction.all("batches") if name in (None, batch.name)]
+    def list_batches(
+        self, *, name: str | None = None, before: tuple[datetime, str] | None = None, limit: int = 100
+    ) -> tuple[Batch, ...]:
+        found = [
+            batch
+            for batch in self._transaction.all("batches")
+            if name in (None, batch.name) and (before is None or (batch.created_at, batch.id) < before)
+        ]
         return tuple(sorted(found, key=lambda batch: (batch.created_at, batch.id), reverse=True)[:limit])
 
     def save_jobs(self, jobs: Sequence[Job]) -> None:

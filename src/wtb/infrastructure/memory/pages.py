@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
+from typing import Unpack
 
 from wtb.domain.checkpoint import Checkpoint, NodeRun, NodeStatus
-from wtb.domain.execution import Execution
+from wtb.domain.execution import Execution, ExecutionStatus
 from wtb.domain.figures import NOTHING, Usage
 from wtb.domain.ids import CheckpointId, ExecutionId, WorkflowId
 from wtb.domain.ports import CheckpointCounts, Codec, WorkflowUse
+from wtb.domain.run_filters import RunFilters
 from wtb.infrastructure.checkpoints.rows import CheckpointRow, checkpoint_of
 from wtb.infrastructure.memory.checkpoint_rows import MemoryCheckpointRows
+from wtb.infrastructure.memory.fitting_runs import fitting_runs
 from wtb.infrastructure.memory.tables import MemoryTransaction
 
 
@@ -58,6 +61,9 @@ class MemoryPages:
 
     def _runs(self, execution_id: str) -> list[NodeRun]:
         return sorted(self._transaction.group("node_runs", 0, execution_id), key=lambda run: run.id)
+
+    def count_runs(self, **filters: Unpack[RunFilters]) -> dict[ExecutionStatus, int]:
+        return dict(Counter(execution.status for execution in fitting_runs(self._transaction, filters)))
 
     def list_workflows(self) -> tuple[WorkflowUse, ...]:
         runs: dict[tuple[str, WorkflowId], list[Execution]] = defaultdict(list)

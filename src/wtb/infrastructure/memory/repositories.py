@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Any
+from typing import Any, Unpack
 
 from wtb.domain.checkpoint import Checkpoint, NodeBoundary, NodeRun, NodeStatus
 from wtb.domain.errors import (
@@ -20,11 +20,11 @@ from wtb.domain.errors import (
     WorkflowNotFound,
 )
 from wtb.domain.events import Event, EventType, RecordedEvent, Severity
-from wtb.domain.execution import Branch, Execution, ExecutionStatus
+from wtb.domain.execution import Branch, Execution
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId, WorkflowId
-from wtb.domain.job_origin import JobOrigin
-from wtb.domain.ports import Codec, HeadMove
+from wtb.domain.ports import Codec, HeadMove, RunPosition
 from wtb.domain.ports.events import EventNumber
+from wtb.domain.run_filters import RunFilters
 from wtb.domain.values import evolve
 from wtb.infrastructure.event_chain import (
     EventRow,
@@ -36,6 +36,7 @@ from wtb.infrastructure.event_chain import (
     recorded,
 )
 from wtb.infrastructure.json_text import json_text, workflow_id_of
+from wtb.infrastructure.memory.fitting_runs import fitting_runs
 from wtb.infrastructure.memory.pending_writes import drop_writes_after, drop_writes_of
 from wtb.infrastructure.memory.tables import MemoryTransaction
 from wtb.infrastructure.timestamps import to_us
@@ -123,24 +124,15 @@ class MemoryExecutionRepository:
     def list_executions(
         self,
         *,
-        statuses: Collection[ExecutionStatus] = (),
-        workflow: str | None = None,
-        since: datetime | None = None,
-        prefix: str = "",
-        batch: str | None = None,
-        without_batches: bool = False,
+        before: RunPosition | None = None,
         limit: int = 100,
         offset: int = 0,
+        **filters: Unpack[RunFilters],
     ) -> tuple[Execution, ...]:
         found = [
             execution
-            for execution in self._transaction.all("executions")
-            if (not statuses or execution.status in statuses)
-            and workflow in (None, execution.workflow_name)
-            and (since is None or execution.created_at >= since)
-            and execution.id.startswith(prefix)
-            and (batch is None or _batch_of(execution) == batch)
-            and not (without_batches and _batch_of(execution) is not None)
+            for execution in fitting_runs(self._transaction, filters)
+            if before is None or (execution.created_at, execution.id) < before
         ]
         found.sort(key=lambda execution: (execution.created_at, execution.id), reverse=True)
         return tuple(found[offset : offset + limit])
@@ -163,12 +155,6 @@ class MemoryExecutionRepository:
         drop_writes_of(self._transaction, execution_id)
         for score in list(self._transaction.group("evaluations", 0, execution_id)):
             self._transaction.drop("evaluations", (execution_id, score.id))
-
-
-def _batch_of(execution: Execution) -> str | None:
-    """Return the id of the batch that made a run."""
-    origin = JobOrigin.find(execution.metadata)
-    return None if origin is None or origin.is_fork else origin.batch_id
 
 
 class MemoryBranchRepository:

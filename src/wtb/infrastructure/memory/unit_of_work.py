@@ -8,6 +8,8 @@ from wtb.domain.ports import Clock, Codec, EventBus
 from wtb.infrastructure.checkpoints.store import DeltaCheckpointStore, HistorySources
 from wtb.infrastructure.files.commits import DeltaFileCommits
 from wtb.infrastructure.memory.access import MemorySignInRepository, MemoryTokenRepository
+from wtb.infrastructure.memory.audit import MemoryAuditTrail
+from wtb.infrastructure.memory.background_jobs import MemoryBackgroundJobRepository
 from wtb.infrastructure.memory.baselines import MemoryBaselineRepository
 from wtb.infrastructure.memory.batches import MemoryBatchRepository, MemoryNodeCacheRepository
 from wtb.infrastructure.memory.checkpoint_rows import MemoryCheckpointRows
@@ -30,6 +32,7 @@ from wtb.infrastructure.memory.rollbacks import MemoryRollbackRepository
 from wtb.infrastructure.memory.tables import MemoryTransaction, Table, Tables
 from wtb.infrastructure.memory.tool_calls import MemoryToolCallRepository
 from wtb.infrastructure.memory.upkeep_rows import MemoryUpkeepRows
+from wtb.infrastructure.memory.webhooks import MemoryDeliveryRepository, MemoryWebhookRepository
 from wtb.infrastructure.unit_of_work import StorageParts, TransactionalUnitOfWork
 
 
@@ -62,6 +65,9 @@ class MemoryStorage(StorageParts):
                 lambda stored: (stored[0].execution_id, stored[0].checkpoint_id),
             ),
             requests=Table(),
+            background_jobs=Table(),
+            webhooks=Table(),
+            deliveries=Table(lambda delivery: delivery.webhook_id),
             tokens=Table(),
             sign_ins=Table(),
             commands=Table(),
@@ -97,6 +103,9 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
     sign_ins: MemorySignInRepository
     commands: MemoryCommandRepository
     pending_writes: MemoryPendingWriteRepository
+    background_jobs: MemoryBackgroundJobRepository
+    webhooks: MemoryWebhookRepository
+    deliveries: MemoryDeliveryRepository
     events: MemoryEventLog
     checkpoints: DeltaCheckpointStore
     files: DeltaFileCommits
@@ -130,11 +139,15 @@ class MemoryUnitOfWork(TransactionalUnitOfWork):
         self.cache = MemoryNodeCacheRepository(transaction, self._storage.codec)
         self.observations = MemoryObservationRepository(transaction)
         self.limits = MemoryLimitRepository(transaction)
+        self.background_jobs = MemoryBackgroundJobRepository(transaction)
+        self.webhooks = MemoryWebhookRepository(transaction)
+        self.deliveries = MemoryDeliveryRepository(transaction)
         self.tokens = MemoryTokenRepository(transaction)
         self.sign_ins = MemorySignInRepository(transaction)
         self.commands = MemoryCommandRepository(transaction)
         self.events = MemoryEventLog(transaction, self._storage.codec)
         self.feed = MemoryEventFeed(transaction, self._storage.codec)
+        self.audit = MemoryAuditTrail(transaction, self._storage.codec)
         self.pending_writes = MemoryPendingWriteRepository(transaction, self._storage.codec)
         rows = MemoryCheckpointRows(transaction)
         sources = HistorySources(self.executions, self.branches, self.node_runs)

@@ -24,6 +24,7 @@ _OBJECT_STORE_BYTES = 80 * 1024 * 1024
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # else Ray warns about its next release
+    "RAY_SCHEDULER_EVENTS": "0",  # else Ray prints tips about the cluster between the lines of `--json`
 }
 
 

@@ -81,9 +81,20 @@ class SqlBatchRepository:
             raise BatchNotFound(batch_id)
         return _batch(row)
 
-    def list_batches(self, *, name: str | None = None, limit: int = 100) -> tuple[Batch, ...]:
-        where, values = ("", ()) if name is None else (" WHERE name = ?", (name,))
-        statement = f"SELECT {_BATCH} FROM wtb_batches{where} ORDER BY created_at_us DESC, id DESC LIMIT ?"
+    def list_batches(
+        self, *, name: str | None = None, before: tuple[datetime, str] | None = None, limit: int = 100
+    ) -> tuple[Batch, ...]:
+        conditions, values = ["1 = 1"], list[Any]()
+        if name is not None:
+            conditions.append("name = ?")
+            values.append(name)
+        if before is not None:
+            conditions.append("(created_at_us, id) < (?, ?)")
+            values += [to_us(before[0]), before[1]]
+        statement = (
+            f"SELECT {_BATCH} FROM wtb_batches WHERE {' AND '.join(conditions)} "
+            "ORDER BY created_at_us DESC, id DESC LIMIT ?"
+        )
         return tuple(_batch(row) for row in self._transaction.rows(statement, (*values, limit)))
 
     def save_jobs(self, jobs: Sequence[Job]) -> None:

@@ -87,7 +87,7 @@ class SqlEventFeed:
     def _rows(self, after: FeedCursor, view: _View, wanted: EventFilter, limit: int) -> list[Any]:
         within, values = self._within(after, view)
         source = f"wtb_events e WHERE {within}"
-        fits, wanted_values = _fitting(wanted)
+        fits, wanted_values = fitting(wanted)
         if fits and not wanted.streams:  # the streams have an index, and are short
             source = f"(SELECT * FROM wtb_events e WHERE {within} ORDER BY {self._order} LIMIT {_WINDOW}) e WHERE true"
         where = " AND ".join([f"SELECT e.* FROM {source}", *fits])
@@ -163,7 +163,7 @@ def event_feed(transaction: Transaction, codec: Codec) -> SqlEventFeed:
     return kind(transaction, codec)
 
 
-def _fitting(wanted: EventFilter) -> tuple[list[str], list[Any]]:
+def fitting(wanted: EventFilter) -> tuple[list[str], list[Any]]:
     """Return the conditions of a filter, and their values."""
     parts = (("type", wanted.types), ("severity", wanted.severities), ("stream", wanted.streams))
     given = [(column, sorted(map(str, values))) for column, values in parts if values]

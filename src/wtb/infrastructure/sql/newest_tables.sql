@@ -1,10 +1,15 @@
 CREATE TABLE wtb_background_jobs (
 	name TEXT NOT NULL, 
+	registered_at_us BIGINT NOT NULL, 
 	owner TEXT, 
+	token BIGINT NOT NULL, 
 	expires_at_us BIGINT, 
+	requested_by TEXT, 
 	last_started_at_us BIGINT, 
 	last_ended_at_us BIGINT, 
 	last_error TEXT, 
+	figures TEXT NOT NULL, 
+	notes TEXT NOT NULL, 
 	PRIMARY KEY (name)
 )
  WITHOUT ROWID
@@ -132,11 +137,13 @@ CREATE TABLE wtb_commands (
 CREATE TABLE wtb_deliveries (
 	webhook_id TEXT NOT NULL, 
 	position BIGINT NOT NULL, 
+	type TEXT NOT NULL, 
 	status TEXT NOT NULL, 
 	attempts BIGINT NOT NULL, 
 	next_at_us BIGINT, 
 	error TEXT, 
 	created_at_us BIGINT NOT NULL, 
+	ended_at_us BIGINT, 
 	PRIMARY KEY (webhook_id, position)
 )
  WITHOUT ROWID
@@ -184,7 +191,7 @@ CREATE TABLE wtb_executions (
 	metadata TEXT NOT NULL, 
 	created_by TEXT, 
 	created_at_us BIGINT NOT NULL, 
-	updated_at_us BIGINT NOT NULL, pause TEXT, options TEXT DEFAULT '{}' NOT NULL, request TEXT, degraded TEXT, seal BLOB, 
+	updated_at_us BIGINT NOT NULL, pause TEXT, options TEXT DEFAULT '{}' NOT NULL, request TEXT, degraded TEXT, seal BLOB, batch_id TEXT, 
 	PRIMARY KEY (id)
 );
 CREATE TABLE wtb_file_commits (
@@ -398,9 +405,12 @@ CREATE INDEX wtb_checkpoints_parent ON wtb_checkpoints (parent_id);
 CREATE INDEX wtb_checkpoints_step ON wtb_checkpoints (execution_id, step);
 CREATE INDEX wtb_commands_created ON wtb_commands (created_at_us, id);
 CREATE INDEX wtb_commands_status ON wtb_commands (status, created_at_us);
-CREATE INDEX wtb_deliveries_due ON wtb_deliveries (status, next_at_us);
+CREATE INDEX wtb_deliveries_due ON wtb_deliveries (webhook_id, status, next_at_us);
 CREATE INDEX wtb_events_feed ON wtb_events (xid, position) WHERE xid > 0;
+CREATE INDEX wtb_executions_alone ON wtb_executions (created_at_us) WHERE batch_id IS NULL;
+CREATE INDEX wtb_executions_batch ON wtb_executions (batch_id, created_at_us) WHERE batch_id IS NOT NULL;
 CREATE INDEX wtb_executions_created ON wtb_executions (created_at_us);
+CREATE INDEX wtb_executions_creator ON wtb_executions (created_by, created_at_us);
 CREATE INDEX wtb_executions_status ON wtb_executions (status, created_at_us);
 CREATE INDEX wtb_executions_workflow ON wtb_executions (workflow_name, created_at_us);
 CREATE INDEX wtb_limit_slots_limit ON wtb_limit_slots (scope, name);

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from wtb.domain.checkpoint import Checkpoint
+from wtb.domain.execution import ExecutionStatus
 from wtb.domain.figures import Usage
 from wtb.domain.ids import CheckpointId, ExecutionId, WorkflowId
 from wtb.domain.ports import CheckpointCounts, Codec, WorkflowUse
+from wtb.domain.run_filters import RunFilters
 from wtb.infrastructure.checkpoints.rows import CheckpointRow, checkpoint_of
 from wtb.infrastructure.sql.database import Transaction
 from wtb.infrastructure.sql.mapping import mapping
+from wtb.infrastructure.sql.run_conditions import run_conditions
 from wtb.infrastructure.sql.usage_sums import LINE, UsageSums
 from wtb.infrastructure.timestamps import from_us
 
@@ -77,6 +80,14 @@ class SqlPages:
 
     def sum_spent(self, execution_id: ExecutionId) -> Usage | None:
         return UsageSums(self._transaction).spent(execution_id)
+
+    def count_runs(self, **filters: Unpack[RunFilters]) -> dict[ExecutionStatus, int]:
+        where, values = run_conditions(filters)
+        rows = self._transaction.rows(
+            f"SELECT status, COUNT(*) FROM wtb_executions WHERE {where} GROUP BY status", values
+        )
+        known = set(ExecutionStatus)
+        return {ExecutionStatus(status): count for status, count in rows if status in known}
 
     def list_workflows(self) -> tuple[WorkflowUse, ...]:
         return tuple(_workflow_use(row) for row in self._transaction.rows(_WORKFLOWS))

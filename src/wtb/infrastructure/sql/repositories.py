@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from datetime import datetime
 from functools import cache
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Unpack
 
 from wtb.domain.errors import (
     AlreadyExists,
@@ -21,11 +21,14 @@ from wtb.domain.errors import (
 from wtb.domain.execution import Branch, Execution, ExecutionStatus, Failure, Lease, Pause
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, WorkflowId
 from wtb.domain.integrity import FaultKind
-from wtb.domain.ports import HeadMove
+from wtb.domain.job_origin import JobOrigin
+from wtb.domain.ports import HeadMove, RunPosition
+from wtb.domain.run_filters import RunFilters
 from wtb.domain.values import evolve
 from wtb.infrastructure.json_text import json_text, workflow_id_of
 from wtb.infrastructure.sql.database import Transaction
 from wtb.infrastructure.sql.mapping import mapping
+from wtb.infrastructure.sql.run_conditions import run_conditions
 from wtb.infrastructure.sql.seals import RowSeal, text_of
 from wtb.infrastructure.timestamps import from_us, to_us
 
@@ -81,8 +84,8 @@ lease, and anyone `request`. Damage there stops or delays a run, but repeats not
 _COVERED = len(EXECUTION_SEAL.rest) + 1
 _EXECUTION_FIELDS = f"{EXECUTION_SEAL.covered}, seal, version, lease_expires_at_us, updated_at_us"
 _ADD_EXECUTION = (
-    f"INSERT INTO wtb_executions ({_EXECUTION_FIELDS}) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+    f"INSERT INTO wtb_executions ({_EXECUTION_FIELDS}, batch_id) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 )
 _SAVE_EXECUTION = (
     f"UPDATE wtb_executions SET {', '.join(f'{column} = ?' for column in _EXECUTION_FIELDS.split(', ')[1:])} "
@@ -93,11 +96,6 @@ _ADVANCE = "UPDATE wtb_executions SET version = ?, updated_at_us = ? WHERE id = 
 _ADVANCE_FENCED = _ADVANCE + _FENCE
 
 
-_MADE_BY_A_BATCH = "(metadata LIKE ? AND metadata NOT LIKE ?)"
-_A_BATCH, _A_FORK = '{"batch":"%', '%,"fork":true,%'
-"""Metadata is JSON with sorted keys and without spaces; quotes inside values are escaped."""
-
-
 class SqlExecutionRepository:
     """Executions, guarded by version and lease token in the UPDATE itself."""
 
@@ -105,7 +103,7 @@ class SqlExecutionRepository:
         self._transaction = transaction
 
     def add(self, execution: Execution) -> None:
-        if self._transaction.change(_ADD_EXECUTION, _execution_row(execution)) == 0:
+        if self._transaction.change(_ADD_EXECUTION, (*_execution_row(execution), _batch_of(execution))) == 0:
             raise AlreadyExists(f"there is already a run {execution.id!r}; give another id, or resume that run")
 
     def get(self, execution_id: ExecutionId) -> Execution:
@@ -187,37 +185,14 @@ class SqlExecutionRepository:
     def list_executions(
         self,
         *,
-        statuses: Collection[ExecutionStatus] = (),
-        workflow: str | None = None,
-        since: datetime | None = None,
-        prefix: str = "",
-        batch: str | None = None,
-        without_batches: bool = False,
+        before: RunPosition | None = None,
         limit: int = 100,
         offset: int = 0,
+        **filters: Unpack[RunFilters],
     ) -> tuple[Execution, ...]:
-        wheres, values = ["1 = 1"], list[Any]()
-        if statuses:
-            wheres.append(f"status IN ({', '.join('?' * len(statuses))})")
-            values += [status.value for status in statuses]
-        if workflow is not None:
-            wheres.append("workflow_name = ?")
-            values.append(workflow)
-        if since is not None:
-            wheres.append("created_at_us >= ?")
-            values.append(to_us(since))
-        if prefix:
-            wheres.append("substr(id, 1, ?) = ?")
-            values += [len(prefix), prefix]
-        if batch is not None:
-            start = f'{{"batch":{json.dumps(batch)},'
-            wheres.append(f"substr(metadata, 1, ?) = ? AND {_MADE_BY_A_BATCH}")
-            values += [len(start), start, _A_BATCH, _A_FORK]
-        if without_batches:
-            wheres.append(f"NOT {_MADE_BY_A_BATCH}")
-            values += [_A_BATCH, _A_FORK]
+        where, values = run_conditions(filters, before)
         statement = (
-            f"SELECT {_EXECUTION_FIELDS} FROM wtb_executions WHERE {' AND '.join(wheres)} "
+            f"SELECT {_EXECUTION_FIELDS} FROM wtb_executions WHERE {where} "
             "ORDER BY created_at_us DESC, id DESC LIMIT ? OFFSET ?"
         )
         rows = self._transaction.rows(statement, (*values, limit, offset))
@@ -258,6 +233,14 @@ def _execution_row(execution: Execution) -> tuple[Any, ...]:
         execution.degraded,
     )
     return (*covered, EXECUTION_SEAL.of(covered), execution.version, expires, to_us(execution.updated_at))
+
+
+def _batch_of(execution: Execution) -> str | None:
+    """Return the id of the batch that made a run; a copy of what its metadata say, to search by."""
+    origin = JobOrigin.find(execution.metadata)
+    return (
+        None if origin is None or origin.is_fork or not isinstance(origin.batch_id, str) else text_of(origin.batch_id)
+    )
 
 
 def _pause_text(execution: Execution) -> str | None:

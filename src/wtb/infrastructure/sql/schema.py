@@ -8,7 +8,7 @@ from pathlib import Path
 from wtb.domain.errors import InvalidInput, SchemaOutdated, SchemaTooNew
 from wtb.infrastructure.sql.database import Database
 
-HEAD = "0020"
+HEAD = "0021"
 """The newest revision; kept here so that opening an up-to-date database need not load Alembic."""
 
 NEWEST = "head"

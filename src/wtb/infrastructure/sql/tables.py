@@ -79,9 +79,25 @@ executions = Table(
     Column("request", Text),
     Column("degraded", Text),
     Column("seal", LargeBinary),
+    Column("batch_id", Text),
     Index("wtb_executions_created", "created_at_us"),
     Index("wtb_executions_workflow", "workflow_name", "created_at_us"),
     Index("wtb_executions_status", "status", "created_at_us"),
+    # Each run is in one of the next two: Postgres finds the newest runs without a batch only through their own index.
+    Index(
+        "wtb_executions_batch",
+        "batch_id",
+        "created_at_us",
+        sqlite_where=text("batch_id IS NOT NULL"),
+        postgresql_where=text("batch_id IS NOT NULL"),
+    ),
+    Index(
+        "wtb_executions_alone",
+        "created_at_us",
+        sqlite_where=text("batch_id IS NULL"),
+        postgresql_where=text("batch_id IS NULL"),
+    ),
+    Index("wtb_executions_creator", "created_by", "created_at_us"),
 )
 
 branches = Table(
@@ -482,11 +498,16 @@ background_jobs = Table(
     "wtb_background_jobs",
     metadata,
     Column("name", Text, primary_key=True),
+    Column("registered_at_us", BigInteger, nullable=False),
     Column("owner", Text),
+    Column("token", BigInteger, nullable=False),
     Column("expires_at_us", BigInteger),
+    Column("requested_by", Text),
     Column("last_started_at_us", BigInteger),
     Column("last_ended_at_us", BigInteger),
     Column("last_error", Text),
+    Column("figures", Text, nullable=False),
+    Column("notes", Text, nullable=False),
     sqlite_with_rowid=False,
 )
 
@@ -508,11 +529,13 @@ deliveries = Table(
     metadata,
     Column("webhook_id", Text, primary_key=True),
     Column("position", BigInteger, primary_key=True),
+    Column("type", Text, nullable=False),
     Column("status", Text, nullable=False),
     Column("attempts", BigInteger, nullable=False),
     Column("next_at_us", BigInteger),
     Column("error", Text),
     Column("created_at_us", BigInteger, nullable=False),
-    Index("wtb_deliveries_due", "status", "next_at_us"),
+    Column("ended_at_us", BigInteger),
+    Index("wtb_deliveries_due", "webhook_id", "status", "next_at_us"),
     sqlite_with_rowid=False,
 )

@@ -9,6 +9,8 @@ from wtb.domain.ports import NO_TELEMETRY, Clock, Codec, EventBus, Measure, Tele
 from wtb.infrastructure.checkpoints.store import DeltaCheckpointStore, HistorySources
 from wtb.infrastructure.files.commits import DeltaFileCommits
 from wtb.infrastructure.sql.access import SqlSignInRepository, SqlTokenRepository
+from wtb.infrastructure.sql.audit import SqlAuditTrail
+from wtb.infrastructure.sql.background_jobs import SqlBackgroundJobRepository
 from wtb.infrastructure.sql.baselines import SqlBaselineRepository
 from wtb.infrastructure.sql.batches import SqlBatchRepository, SqlNodeCacheRepository
 from wtb.infrastructure.sql.checkpoint_rows import SqlCheckpointRows
@@ -27,6 +29,7 @@ from wtb.infrastructure.sql.repositories import SqlBranchRepository, SqlExecutio
 from wtb.infrastructure.sql.rollbacks import SqlRollbackRepository
 from wtb.infrastructure.sql.tool_calls import SqlToolCallRepository
 from wtb.infrastructure.sql.upkeep_rows import SqlUpkeepRows
+from wtb.infrastructure.sql.webhooks import SqlDeliveryRepository, SqlWebhookRepository
 from wtb.infrastructure.unit_of_work import StorageParts, TransactionalUnitOfWork, lazy
 
 
@@ -104,6 +107,18 @@ class SqlUnitOfWork(TransactionalUnitOfWork):
         return SqlLimitRepository(self._sql)
 
     @lazy
+    def background_jobs(self) -> SqlBackgroundJobRepository:
+        return SqlBackgroundJobRepository(self._sql)
+
+    @lazy
+    def webhooks(self) -> SqlWebhookRepository:
+        return SqlWebhookRepository(self._sql)
+
+    @lazy
+    def deliveries(self) -> SqlDeliveryRepository:
+        return SqlDeliveryRepository(self._sql)
+
+    @lazy
     def tokens(self) -> SqlTokenRepository:
         return SqlTokenRepository(self._sql)
 
@@ -122,6 +137,10 @@ class SqlUnitOfWork(TransactionalUnitOfWork):
     @lazy
     def feed(self) -> SqlEventFeed:
         return event_feed(self._sql, self._storage.codec)
+
+    @lazy
+    def audit(self) -> SqlAuditTrail:
+        return SqlAuditTrail(self._sql, self._storage.codec)
 
     @lazy
     def pending_writes(self) -> SqlPendingWriteRepository:

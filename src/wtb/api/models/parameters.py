@@ -1,0 +1,56 @@
+"""Parameters that several routes take: ids in the path, pages, and places in a run."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import Path, Query
+from pydantic import BeforeValidator
+
+_TEXT = r"^[^\x00-\x1f\x7f]+$"
+"""Control characters are in no id and in no name."""
+
+RunId = Annotated[str, Path(alias="execution_id", description="The id of a run.", max_length=200, pattern=_TEXT)]
+BatchName = Annotated[
+    str,
+    Path(
+        alias="batch_id",
+        description="The id of a batch, or its name: then the latest one.",
+        max_length=500,
+        pattern=_TEXT,
+    ),
+]
+BaselineName = Annotated[str, Path(description="The name of a baseline.", max_length=500, pattern=_TEXT)]
+Target = Annotated[
+    str,
+    Path(
+        description="A checkpoint: a step, a node (its latest visit), `node#2`, a name, or the beginning of an id.",
+        max_length=500,
+        pattern=_TEXT,
+    ),
+]
+AtQuery = Annotated[
+    str | None,
+    Query(
+        description="A checkpoint, as in the path of a checkpoint; without it the head.", max_length=500, pattern=_TEXT
+    ),
+]
+Cursor = Annotated[
+    str | None, Query(description="The `next` of the page before; without it the first page.", max_length=2_000)
+]
+Limit = Annotated[int, Query(description="The most items of a page.", ge=1, le=500)]
+Step = Annotated[int | None, Query(description="Only what comes before this step.", ge=0, lt=1 << 62)]
+
+
+def _not_a_number(value: object) -> object:
+    """Refuse a number, which pydantic would take for seconds since 1970 and OpenAPI does not describe."""
+    try:
+        float(str(value))
+    except ValueError:
+        return value
+    raise ValueError("give a date and a time with its zone, for example 2026-01-31T12:00:00Z")
+
+
+Moment = Annotated[datetime, BeforeValidator(_not_a_number)]
+"""A point in time."""

@@ -1,0 +1,268 @@
+"""Results of batches: scores, verdicts, effects, and single jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Self
+
+from pydantic import Field
+
+from wtb.api.models.base import AnswerModel
+from wtb.api.models.figures import Number, PlainText, SpentAnswer, plain
+from wtb.application.queries.batch_data import BatchOverview, effects_data, verdict_data
+
+if TYPE_CHECKING:
+    from wtb.batch_results.job_results import CaseText, JobResult
+    from wtb.domain.statistics.effects import VariantEffects
+    from wtb.domain.statistics.verdicts import Verdict
+
+
+class IntervalAnswer(AnswerModel):
+    """A range that contains the true value with 95 % confidence."""
+
+    low: Number
+    high: Number
+
+
+class SummaryAnswer(AnswerModel):
+    """The scores of one combination on one metric."""
+
+    mean: Number
+    interval: IntervalAnswer | None
+    method: str
+    cases: int
+    clusters: int | None
+    scored_runs: int
+    errors: int
+    missing: int
+
+
+class NeededCasesAnswer(AnswerModel):
+    """How many cases would probably show a difference of this size."""
+
+    low: int | None
+    about: int | None
+    high: int | None
+
+
+class FamilyAnswer(AnswerModel):
+    """The verdicts that were judged together."""
+
+    is_primary: bool
+    metrics: list[PlainText]
+    comparisons: int
+
+
+class VerdictAnswer(AnswerModel):
+    """How one combination compares with another on one metric."""
+
+    finding: str = Field(examples=["better"])
+    reason: PlainText
+    difference: Number
+    interval: IntervalAnswer | None
+    p_value: Number
+    adjusted_p: Number
+    wins: int
+    ties: int
+    losses: int
+    cases: int
+    dropped: int
+    decided_by_failures: bool
+    effect_size_by_case: Number
+    needed_cases: NeededCasesAnswer | None
+    family: FamilyAnswer
+
+
+class MatrixRowAnswer(AnswerModel):
+    """One combination: its scores on each metric, and its verdicts against the baseline."""
+
+    combination: PlainText
+    is_baseline: bool
+    metrics: dict[str, SummaryAnswer]
+    verdicts: dict[str, VerdictAnswer]
+
+
+class FailureRow(AnswerModel):
+    """A job that failed, or whose calls could not be taken back."""
+
+    combination: PlainText
+    case: PlainText
+    repeat: int
+    error: PlainText
+    run: str | None
+
+
+class EvaluatorFailureRow(AnswerModel):
+    """An evaluator that could not score some runs."""
+
+    evaluator: PlainText
+    failed: int
+    error: PlainText | None
+    run: str | None
+
+
+class FlakyRow(AnswerModel):
+    """A case on which repeats of one combination disagree."""
+
+    case: PlainText
+    combination: PlainText
+    metrics: list[PlainText]
+    node: PlainText | None = Field(description="The first node after which the states of the runs differ.")
+    runs: list[str]
+
+
+class JobCounts(AnswerModel):
+    """How many jobs a batch has, by how they ended."""
+
+    total: int
+    completed: int
+    failed: int
+    missing: int
+
+
+class MatrixAnswer(AnswerModel):
+    """The results of a batch, as far as it has run; as `wtb batch show --json`."""
+
+    batch: str
+    name: PlainText
+    status: str
+    baseline: PlainText
+    primary: PlainText = Field(description="The metric that decides who wins.")
+    notes: list[PlainText]
+    jobs: JobCounts
+    spent: SpentAnswer
+    matrix: list[MatrixRowAnswer]
+    exploratory_means_by_tag: dict[str, Any]
+    flaky: list[FlakyRow]
+    failures: list[FailureRow]
+    evaluation_failures: list[EvaluatorFailureRow]
+    not_taken_back: list[FailureRow]
+    measured_apart: dict[str, PlainText] = Field(
+        description="Combinations whose latency or cost was not measured together with the baseline's, and why."
+    )
+    unpriced: list[PlainText]
+    node_runs: dict[str, Any] = Field(description="How many node runs were executed and shared.")
+
+    @classmethod
+    def of(cls, overview: BatchOverview) -> Self:
+        """Return an overview as an answer."""
+        return cls.model_validate(plain(overview.to_data()))
+
+
+class CompareRow(VerdictAnswer):
+    """A verdict with the names of what was compared."""
+
+    combination: PlainText
+    against: PlainText
+    metric: PlainText
+
+    @classmethod
+    def of(cls, verdict: Verdict) -> Self:
+        """Return a verdict as an answer."""
+        compared = verdict.comparison
+        names = {"combination": compared.candidate, "against": compared.baseline, "metric": compared.metric.name}
+        return cls.model_validate(plain({**names, **verdict_data(verdict)}))
+
+
+class EffectVariant(AnswerModel):
+    """A variant of a node."""
+
+    node: PlainText
+    variant: PlainText
+
+
+class EffectRow(AnswerModel):
+    """The effect of a variant, or of two together, on a metric."""
+
+    metric: PlainText
+    variants: list[EffectVariant]
+    difference: Number
+    interval: IntervalAnswer | None
+    p_value: Number
+    shown: bool = Field(description="Whether chance is ruled out.")
+    units: int
+    confounded_with: list[Any]
+
+    @classmethod
+    def every(cls, found: VariantEffects) -> Iterable[Self]:
+        """Yield the effects on a metric as answers."""
+        return (cls.model_validate(plain(row)) for row in effects_data(found))
+
+
+class ParetoAnswer(AnswerModel):
+    """The combinations that no other one is shown to beat."""
+
+    metrics: list[PlainText]
+    combinations: list[PlainText]
+
+
+class AttemptAnswer(AnswerModel):
+    """One attempt at a job."""
+
+    host: PlainText | None
+    worker: str | int | None
+    started: datetime | None
+    ended: datetime | None
+
+
+class JobResultAnswer(AnswerModel):
+    """The result of one combination on one case."""
+
+    combination: PlainText
+    case: PlainText
+    repeat: int
+    status: str
+    scores: dict[str, Any] = Field(description='By metric: a number, or `{"error": …}` if the evaluator failed.')
+    error: dict[str, Any] | None
+    run: str | None
+    latency_s: Number
+    usage: dict[str, Any]
+    output: PlainText | None = Field(description="The answer as text, masked; only the beginning of a very long one.")
+    output_size: int
+    is_dead: bool = Field(description="Whether it was given up because it lost its worker too often.")
+    not_taken_back: dict[str, PlainText]
+    last_attempt: AttemptAnswer
+
+    @classmethod
+    def of(cls, job: JobResult) -> Self:
+        """Return the result of a job as an answer."""
+        return cls(
+            combination=job.combination,
+            case=job.case_id,
+            repeat=job.repeat,
+            status=job.status,
+            scores=plain(job.scores),
+            error=None if job.error is None else plain(job.error),
+            run=job.run_id,
+            latency_s=job.latency_s,
+            usage=plain(job.usage),
+            output=job.output,
+            output_size=job.output_size,
+            is_dead=job.is_dead,
+            not_taken_back=dict(job.not_taken_back),
+            last_attempt=AttemptAnswer(host=job.host, worker=job.worker, started=job.started, ended=job.ended),
+        )
+
+
+class CaseAnswer(AnswerModel):
+    """A case of a batch with the results of all combinations side by side."""
+
+    case: PlainText
+    input: PlainText | None = Field(description="As text, masked.")
+    expected: PlainText | None = Field(description="As text, masked.")
+    tags: list[PlainText]
+    cluster: PlainText | None
+    results: list[JobResultAnswer]
+
+    @classmethod
+    def of(cls, case_id: str, text: CaseText | None, cluster: str | None, jobs: Iterable[JobResult]) -> Self:
+        """Return a case as an answer."""
+        return cls(
+            case=case_id,
+            input=None if text is None else text.input,
+            expected=None if text is None else text.expected,
+            tags=[] if text is None else list(text.tags),
+            cluster=cluster,
+            results=[JobResultAnswer.of(job) for job in jobs],
+        )

@@ -1,0 +1,152 @@
+"""The audit trail: who changed what, how often, what tools did, and whether the log can be trusted."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query
+from starlette.responses import Response
+
+from wtb.api.access import Viewer
+from wtb.api.models.audit import (
+    AuditListAnswer,
+    AuditSummaryAnswer,
+    ChainCheckAnswer,
+    ToolUseAnswer,
+    ToolUseListAnswer,
+)
+from wtb.api.models.parameters import Moment
+from wtb.api.parts import Parts
+from wtb.api.problems import answers
+from wtb.domain.audit import AuditFilter, AuditPage, Period, who_caused
+from wtb.domain.errors import InvalidInput
+from wtb.domain.events import RecordedEvent, Severity
+from wtb.domain.feed import EventFilter
+from wtb.domain.filters import event_types, severities
+
+router = APIRouter(tags=["audit"], prefix="/api/v1/audit")
+
+Names = list[str]
+Cursor = Annotated[str | None, Query(max_length=20, pattern=r"^\d+$", description="The `next` of the page before.")]
+_MOST_PAGES = 10
+"""How many pages without a fitting event one request looks through."""
+_LARGEST = 2**63 - 1
+
+
+def _period(
+    since: Annotated[Moment | None, Query(description="Only from this time on.")] = None,
+    until: Annotated[Moment | None, Query(description="Only before this time.")] = None,
+) -> Period:
+    return Period(since=_aware(since), until=_aware(until))
+
+
+def _aware(at: datetime | None) -> datetime | None:
+    """Return a time with its zone; one without is in UTC, like all times of this server."""
+    if at is None or at.tzinfo is not None:
+        return at
+    return at.replace(tzinfo=UTC)
+
+
+WantedPeriod = Annotated[Period, Depends(_period)]
+
+
+def _filter(  # noqa: PLR0917  FastAPI passes them by name
+    period: WantedPeriod,
+    by: Annotated[str | None, Query(max_length=200, description="Only what this person or token caused.")] = None,
+    types: Annotated[Names, Query(description="Only these types, or all of a noun, such as `token`.")] = [],  # noqa: B006
+    wanted: Annotated[Names, Query(alias="severities", description="`info`, `warning` or `error`.")] = [],  # noqa: B006
+    execution: Annotated[Names, Query(description="Only events of these executions.")] = [],  # noqa: B006
+    batch: Annotated[Names, Query(description="Only events of these batches.")] = [],  # noqa: B006
+    *,
+    errors: Annotated[bool, Query(description="Only errors, whoever caused them.")] = False,
+    tools: Annotated[bool, Query(description="Only events of tools, whoever caused them.")] = False,
+    everything: Annotated[bool, Query(description="Also events that name nobody.")] = False,
+) -> AuditFilter:
+    given = event_types(types)
+    if tools:
+        of_tools = event_types("tool")
+        given = [kind for kind in given if kind in of_tools] if given else of_tools
+        if not given:
+            raise InvalidInput("`tools` leaves no type over: none of `types` is an event of a tool")
+    loud = [Severity.ERROR] if errors else severities(wanted)
+    return AuditFilter(
+        wanted=EventFilter.of(given, loud, [*execution, *batch]),
+        period=period,
+        is_named=not (everything or errors or tools),
+        by=by,
+    )
+
+
+@router.get(
+    "",
+    operation_id="audit_list",
+    summary="List who changed what",
+    response_model=AuditListAnswer,
+    responses=answers(InvalidInput),
+)
+def list_audit(
+    parts: Parts,
+    caller: Viewer,
+    wanted: Annotated[AuditFilter, Depends(_filter)],
+    cursor: Cursor = None,
+    limit: Annotated[int, Query(ge=1, le=500)] = 100,
+) -> Response:
+    """Return events that name who caused them, newest first; `errors`, `tools` and `everything` show other ones too."""
+    before = None if cursor is None else min(int(cursor), _LARGEST)
+    page = parts.services.queries.audit_page(wanted, before=before, limit=limit)
+    faults = list(page.faults)
+    for _ in range(_MOST_PAGES):
+        if page.events or page.before is None:
+            break
+        page = parts.services.queries.audit_page(wanted, before=page.before, limit=limit)
+        faults += page.faults
+    return Response(json.dumps(_page_data(page, faults)), media_type="application/json")
+
+
+@router.get("/summary", operation_id="audit_summary", summary="Count events by type, severity and person")
+def summarise(parts: Parts, caller: Viewer, period: WantedPeriod) -> AuditSummaryAnswer:
+    """Return how often what happened in a period, and who caused how much."""
+    return AuditSummaryAnswer.of(parts.services.queries.audit_counts(period))
+
+
+@router.get("/tools", operation_id="audit_tools", summary="Show how tools were used")
+def list_tools(parts: Parts, caller: Viewer, period: WantedPeriod) -> ToolUseListAnswer:
+    """Return calls, failures and durations of every tool that was called in a period."""
+    return ToolUseListAnswer(items=[ToolUseAnswer.of(use) for use in parts.services.queries.tool_use(period)])
+
+
+@router.get("/verify", operation_id="audit_verify", summary="Check that nobody has changed the log")
+def verify(
+    parts: Parts,
+    caller: Viewer,
+    stream: Annotated[
+        str | None, Query(max_length=200, description="An execution, a batch or `system`; by default the whole log.")
+    ] = None,
+    cursor: Cursor = None,
+    limit: Annotated[int, Query(ge=1, le=10_000)] = 5_000,
+) -> ChainCheckAnswer:
+    """Check the next events against their hashes, and the hashes against those before them."""
+    after = 0 if cursor is None else min(int(cursor), _LARGEST)
+    return ChainCheckAnswer.of(parts.services.queries.check_chain(stream, after=after, limit=limit))
+
+
+def _page_data(page: AuditPage, faults: list[str]) -> dict[str, Any]:
+    """Return the data of an AuditListAnswer. It is not made of one: texts in events may not be valid Unicode."""
+    following = None if page.before is None else str(page.before)
+    return {"items": [_entry_data(event) for event in page.events], "next": following, "faults": faults}
+
+
+def _entry_data(event: RecordedEvent) -> dict[str, Any]:
+    return {
+        "by": who_caused(event),
+        "position": event.position,
+        "type": event.type.value,
+        "severity": event.severity.value,
+        "stream": event.stream,
+        "sequence": event.sequence,
+        "at": event.at.isoformat(),
+        "hash": event.hash.hex(),
+        "data": dict(event.data),
+    }

@@ -1,0 +1,168 @@
+"""Start, plan, resume and retry batches; evaluate finished runs. Workers do it, with the user's code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.concurrency import run_in_threadpool
+
+from wtb.api.access import Operator
+from wtb.api.command_answers import Call, CommandCall, Wait, command_answer, result_of
+from wtb.api.models.base import AnswerModel
+from wtb.api.models.batch_changes import (
+    BatchChange,
+    BatchRequest,
+    EvaluationAnswer,
+    EvaluationRequest,
+    PlanAnswer,
+)
+from wtb.api.models.figures import plain
+from wtb.api.models.parameters import BatchName
+from wtb.api.parts import Parts, ServerParts
+from wtb.api.problems import answers
+from wtb.application.server.served_batches import ServedBatches
+from wtb.application.server.served_workflows import absolute
+from wtb.domain.commands import Command, CommandKind
+from wtb.domain.errors import (
+    BatchNotFound,
+    ExecutionNotFound,
+    IdempotencyMismatch,
+    InvalidInput,
+    WorkerFailed,
+    WorkflowNotFound,
+    WorkflowNotServed,
+)
+
+router = APIRouter(prefix="/api/v1", tags=["batches"])
+
+_MAY_FAIL = (BatchNotFound, InvalidInput, IdempotencyMismatch, WorkerFailed, WorkflowNotServed, WorkflowNotFound)
+_MOST_COMMANDS = 20
+
+
+def _accepted(model: type[AnswerModel]) -> dict[int | str, dict[str, Any]]:
+    return {202: {"model": model, "description": "Accepted; ask for the command"}}
+
+
+@router.post(
+    "/batches",
+    operation_id="batches_create",
+    summary="Run a batch",
+    responses=_accepted(BatchChange) | answers(*_MAY_FAIL),
+)
+async def start_batch(parts: Parts, call: Call, caller: Operator, body: BatchRequest, wait_s: Wait = 0) -> BatchChange:
+    """Run a configured batch, or inline cases over a served workflow. Results of its last run are kept if they fit."""
+    name = body.batch or body.name or body.workflow or ""
+    kind = CommandKind.BATCH_START
+    command = await call.carry_out(
+        caller, kind, body.given(), lambda: _found(parts, call, body.given()), subject=name, wait_s=wait_s
+    )
+    return _change(command)
+
+
+@router.post(
+    "/batches/plan",
+    operation_id="batches_plan",
+    summary="Say what running a batch would do",
+    responses=_accepted(PlanAnswer) | answers(*_MAY_FAIL),
+)
+async def plan_batch(parts: Parts, call: Call, caller: Operator, body: BatchRequest, wait_s: Wait = 30) -> PlanAnswer:
+    """Count the jobs and node runs that would be kept, shared and executed. Nothing runs."""
+    name = body.batch or body.name or body.workflow or ""
+    kind = CommandKind.BATCH_PLAN
+    command = await call.carry_out(
+        caller, kind, body.given(), lambda: _found(parts, call, body.given()), subject=name, wait_s=wait_s
+    )
+    return PlanAnswer.model_validate({"command": command_answer(command), "plan": result_of(command).get("plan")})
+
+
+@router.post(
+    "/batches/{batch_id}/resume",
+    operation_id="batches_resume",
+    summary="Go on with a batch",
+    responses=_accepted(BatchChange) | answers(*_MAY_FAIL),
+)
+async def resume_batch(parts: Parts, call: Call, caller: Operator, batch: BatchName, wait_s: Wait = 0) -> BatchChange:
+    """Run the jobs of a batch that are missing, failed or out of date. Its code is loaded as it is now."""
+    return await _again(parts, call, caller, batch, retry=False, wait_s=wait_s)
+
+
+@router.post(
+    "/batches/{batch_id}/retry",
+    operation_id="batches_retry",
+    summary="Retry what failed in a batch",
+    responses=_accepted(BatchChange) | answers(*_MAY_FAIL),
+)
+async def retry_batch(parts: Parts, call: Call, caller: Operator, batch: BatchName, wait_s: Wait = 0) -> BatchChange:
+    """Run failed jobs and failed evaluators again. It fails with `invalid-input` if nothing has failed."""
+    return await _again(parts, call, caller, batch, retry=True, wait_s=wait_s)
+
+
+async def _again(
+    parts: ServerParts, call: CommandCall, caller: Operator, batch: str, *, retry: bool, wait_s: float
+) -> BatchChange:
+    name = (await run_in_threadpool(parts.services.queries.batch_record, batch)).name
+
+    def prepare() -> dict[str, Any]:
+        asked = _last_request(call, name) or {"batch": name}
+        return {**asked, **_found(parts, call, asked)}
+
+    command = await call.carry_out(
+        caller, CommandKind.BATCH_START, {"retry": True} if retry else {}, prepare, subject=name, wait_s=wait_s
+    )
+    return _change(command)
+
+
+def _last_request(call: CommandCall, name: str) -> dict[str, Any] | None:
+    """Return the inline request that last ran a batch of this name on any server of this store, if it is kept."""
+    for command in call.server.commands.list_commands(subject=name, limit=_MOST_COMMANDS):
+        if command.kind is CommandKind.BATCH_START and "cases" in command.arguments:
+            return {key: value for key, value in command.arguments.items() if key != "retry"}
+    return None
+
+
+def _found(parts: ServerParts, call: CommandCall, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Check that the server may run it, and return where a configured batch is."""
+    if "batch" not in asked:
+        call.server.served.find(asked["workflow"])
+        return {}
+    served = ServedBatches(
+        references=[absolute(each, Path.cwd()) for each in parts.server.batches],
+        maybe=[absolute(each, Path.cwd()) for each in parts.workflows],
+        ask=call.server.dispatcher.ask,
+    )
+    return {"reference": served.find(asked["batch"]).reference}
+
+
+def _change(command: Command) -> BatchChange:
+    return BatchChange.model_validate({"command": command_answer(command), "batch": result_of(command).get("batch")})
+
+
+@router.post(
+    "/evaluations",
+    operation_id="evaluations_create",
+    summary="Score finished runs",
+    tags=["evaluations"],
+    responses=_accepted(EvaluationAnswer) | answers(*_MAY_FAIL, ExecutionNotFound),
+)
+async def evaluate(
+    parts: Parts, call: Call, caller: Operator, body: EvaluationRequest, wait_s: Wait = 30
+) -> EvaluationAnswer:
+    """Run evaluators over finished runs, or over all runs of a batch; the runs are not made again."""
+    queries, given = parts.services.queries, body.model_dump(mode="json", exclude_none=True)
+
+    def prepare() -> dict[str, Any]:
+        if body.batch is not None:
+            workflow = queries.batch_record(body.batch).workflow_name
+        else:
+            workflow = {queries.execution(run).workflow_name for run in body.runs or ()}.pop()
+        try:
+            return {"workflow": call.server.served.find(workflow).name}
+        except (WorkflowNotServed, WorkflowNotFound):  # then its states are scored without its classes
+            return {}
+
+    command = await call.carry_out(caller, CommandKind.EVALUATION_START, given, prepare, wait_s=wait_s)
+    scores = plain(result_of(command).get("scores"))
+    return EvaluationAnswer.model_validate({"command": command_answer(command), "scores": scores})

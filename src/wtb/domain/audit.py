@@ -1,0 +1,110 @@
+"""The audit trail: who changed what, how often what happened, what tools did, and whether the chain of events holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from wtb.domain.event_catalogue import SEVERITIES
+from wtb.domain.events import EventType, RecordedEvent, Severity
+from wtb.domain.feed import EVERY_EVENT, EventFilter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Period:
+    """A span of time; None is open."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+    """Exclusive."""
+
+    def holds(self, at: datetime) -> bool:
+        """Whether a time lies in it."""
+        return (self.since is None or at >= self.since) and (self.until is None or at < self.until)
+
+
+ALL_TIME = Period()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditFilter:
+    """Which events of the log somebody wants to audit."""
+
+    wanted: EventFilter = EVERY_EVENT
+    period: Period = ALL_TIME
+    is_named: bool = False
+    """Only events that name who caused them."""
+    by: str | None = None
+    """Only what this person or token caused."""
+
+    def fits(self, event: RecordedEvent) -> bool:
+        """Whether an event belongs to the audit."""
+        who = who_caused(event)
+        return (
+            self.wanted.fits(event)
+            and self.period.holds(event.at)
+            and (who is not None or not (self.is_named or self.by is not None))
+            and (self.by is None or who == self.by)
+        )
+
+
+def who_caused(event: RecordedEvent) -> str | None:
+    """Return the name of the person or token that caused an event, if it has one."""
+    who = event.data.get("by")
+    return who if isinstance(who, str) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditPage:
+    """Events, newest first."""
+
+    events: tuple[RecordedEvent, ...]
+    before: int | None
+    """The position before which the next page ends; None if this is the last one."""
+    faults: tuple[str, ...] = ()
+    """What is wrong with events that cannot be shown because they do not match their hash."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditCounts:
+    """How often each type of event occurred, and who caused how many."""
+
+    types: Mapping[EventType, int]
+    people: Mapping[str, int]
+
+    @property
+    def severities(self) -> Mapping[Severity, int]:
+        """How often each severity occurred."""
+        found: dict[Severity, int] = {}
+        for kind, count in self.types.items():
+            found[SEVERITIES[kind]] = found.get(SEVERITIES[kind], 0) + count
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolUse:
+    """The calls of one tool in all runs; a call that is still open has no duration."""
+
+    tool: str
+    calls: int
+    failures: int
+    runs: int
+    total: timedelta
+    longest: timedelta
+    ended: int
+
+    @property
+    def mean(self) -> timedelta:
+        """The time of one call."""
+        return self.total / self.ended if self.ended else timedelta()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainCheck:
+    """What a check of some events found: whether each matches its hash and the event before it."""
+
+    checked: int
+    faults: tuple[str, ...]
+    after: int | None
+    """The number after which the check goes on; None if it has reached the end."""

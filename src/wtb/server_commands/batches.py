@@ -1,0 +1,164 @@
+"""Commands about batches and evaluations. A batch that has begun goes on: jobs that have ended are kept."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from wtb.application.server.command_errors import error_data
+from wtb.batch_results.job_results import failed_jobs, unscored_jobs
+from wtb.batches import BatchTest, load_batch
+from wtb.domain.cases import Case
+from wtb.domain.commands import Command
+from wtb.domain.errors import BatchNotFound, InvalidInput
+from wtb.domain.secrets import Masker
+from wtb.infrastructure.cases import read_cases
+from wtb.infrastructure.evaluators import builtin
+from wtb.server_commands.desk import WorkerDesk
+
+_LOOK_S = 0.2
+_KEYED = {
+    each.name: each
+    for each in (
+        builtin.ExactMatch,
+        builtin.Contains,
+        builtin.RegexMatch,
+        builtin.NumericMatch,
+        builtin.TokenF1,
+        builtin.FitsSchema,
+    )
+}
+"""Evaluators that score one key of the state."""
+
+
+def described(references: Sequence[str], masker: Masker) -> list[dict[str, Any]]:
+    """Return the batch tests that these references name."""
+    return [_described(reference, masker) for reference in references]
+
+
+def _described(reference: str, masker: Masker) -> dict[str, Any]:
+    try:
+        test = load_batch(reference)
+    except Exception as error:  # noqa: BLE001  the user's module may raise anything
+        return {"reference": reference, "error": error_data(error, masker)}
+    return {"reference": reference, "name": test.name or test.flow.name, "workflow": test.flow.name}
+
+
+def start(desk: WorkerDesk, command: Command) -> dict[str, Any]:
+    """Run a batch until all jobs have ended, or until the server ends."""
+    test = _test(desk, command.arguments)
+    name = test.name or test.flow.name
+    if command.arguments.get("retry") and command.attempts == 1:
+        test = _of_before(desk, test, name)
+    with _stopping(desk) as stop:
+        result = desk.bench.batch(
+            test,
+            only=command.arguments.get("only", ()),
+            stop=stop,
+            on_planned=lambda _: None,
+            on_progress=lambda _: None,
+        )
+    is_stopped = stop.is_set() and result.left > 0
+    counts = {"left": result.left, "completed": len(result.results) - len(failed_jobs(result))}
+    found = {"id": result.id, "name": name, "status": result.status, **counts, "failed": len(failed_jobs(result))}
+    return {"batch": found, **({"stopped_by_server": True} if is_stopped else {})}
+
+
+def plan(desk: WorkerDesk, command: Command) -> dict[str, Any]:
+    """Say what a batch would do, without running anything."""
+    found = desk.bench.plan(_test(desk, command.arguments), only=command.arguments.get("only", ()))
+    return {
+        "plan": {
+            "jobs": found.jobs,
+            "kept": found.kept,
+            "scored": found.scored,
+            "run": found.run,
+            "node_runs": {
+                "kept": found.node_runs_kept,
+                "shared": found.node_runs_shared,
+                "executed": found.node_runs_executed,
+            },
+            "changes": {node: list(words) for node, words in found.changes.items()},
+            "external": [str(tool) for tool in found.external],
+        }
+    }
+
+
+def evaluate(desk: WorkerDesk, command: Command) -> dict[str, Any]:
+    """Score finished runs, or all runs of a batch, without running them again."""
+    given = command.arguments
+    if desk.reference is not None:
+        desk.flow()  # registers the classes of the state
+    evaluators = [_evaluator(each) for each in given["evaluators"]]
+    if "batch" in given:
+        result = desk.bench.evaluate(desk.bench.get_batch(given["batch"]), evaluators)
+        return {"batch": {"id": result.id, "name": result.batch.name, "metrics": list(result.metrics)}}
+    expected = desk.json.read(given["expected"], place="expected") if "expected" in given else None
+    scores = {
+        run_id: desk.bench.evaluate(desk.run(run_id), evaluators, expected=expected, created_by=command.created_by)
+        for run_id in given["runs"]
+    }
+    return {"scores": scores}
+
+
+def _test(desk: WorkerDesk, given: Mapping[str, Any]) -> BatchTest:
+    if "reference" in given:
+        return load_batch(given["reference"])
+    options = dict(given.get("options", {}))
+    return BatchTest(
+        desk.flow(),
+        name=given.get("name"),
+        cases=[_case(desk, number, case) for number, case in enumerate(given["cases"])],
+        evaluators=[_evaluator(each) for each in given.get("evaluators", ())],
+        **options,
+    )
+
+
+def _case(desk: WorkerDesk, number: int, case: Mapping[str, Any]) -> dict[str, Any]:
+    place = f"case {case.get('id', number)}"
+    read = {name: desk.json.read(case[name], place=f"{place}.{name}") for name in ("input", "expected") if name in case}
+    return {**case, **read}
+
+
+def _evaluator(given: Any) -> Any:
+    if isinstance(given, str):
+        return given
+    name, key = given["name"], given["key"]
+    if name not in _KEYED:
+        raise InvalidInput(f"there is no evaluator {name!r} for a key; there are {', '.join(_KEYED)}")
+    kind: Any = _KEYED[name]
+    return kind(key)
+
+
+def _of_before(desk: WorkerDesk, test: BatchTest, name: str) -> BatchTest:
+    """Return the batch with the cases and repeats of its last run; raise InvalidInput if nothing failed there."""
+    try:
+        before = desk.bench.get_batch(name)
+    except BatchNotFound:
+        return test
+    if not failed_jobs(before) and not unscored_jobs(before) and not before.not_taken_back:
+        raise InvalidInput(f"there is nothing to retry: no job and no evaluator of batch {name!r} failed")
+    now: dict[str, Case] = {case.id: case for case in read_cases(test.cases)}
+    cases = [now[case] for case in before.batch.record.cases if case in now]
+    return replace(test, cases=cases, repeats=before.batch.record.repeats)
+
+
+@contextmanager
+def _stopping(desk: WorkerDesk) -> Iterator[threading.Event]:
+    """Give an event that is set when the server ends: then no more jobs start."""
+    stop, ended = threading.Event(), threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(_LOOK_S):
+            if desk.request.wanted is not None:
+                stop.set()
+                return
+
+    threading.Thread(target=watch, name="wtb-batch-stop", daemon=True).start()
+    try:
+        yield stop
+    finally:
+        ended.set()

@@ -1,0 +1,6 @@
+"""Every storage keeps the contract of AuditTrail."""
+
+from wtb.testing.audit import AuditTrailContract
+
+
+class TestAuditTrail(AuditTrailContract): ...
