@@ -22,7 +22,7 @@ from wtb.domain.errors import InvalidInput
 Http = TypeVar("Http", httpx.Client, httpx.AsyncClient)
 
 RETRIES = 6
-"""How often a request is sent again; with the pauses between, this takes about twelve seconds."""
+"""How often a request is sent again; the pauses between add up to about eleven seconds."""
 
 
 class AsyncClient(WorkflowVerbs, RunChangeVerbs, BatchVerbs, EventVerbs, AuditVerbs, UpkeepVerbs, AccessVerbs):
