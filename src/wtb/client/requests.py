@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -14,6 +14,8 @@ from wtb.client.problems import error_of
 from wtb.domain.errors import WTBError
 
 Query = Mapping[str, Any]
+Names = Collection[str] | str
+"""Some names, or a single one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +102,11 @@ def post(
 def delete(path: str, **query: Any) -> Request:
     """Return a request that deletes."""
     return Request(method="DELETE", path=path, query=query_of(query))
+
+
+def each_of(names: Names) -> list[str]:
+    """Return names as a list; a single text is one name, not its letters."""
+    return [names] if isinstance(names, str) else list(names)
 
 
 def query_of(values: Query) -> tuple[tuple[str, str], ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator
 from datetime import datetime
 from typing import Any
 
@@ -21,7 +21,7 @@ from wtb.api.models.histories import (
 )
 from wtb.api.models.states import StateAnswer
 from wtb.client.connection import Connection, path_of
-from wtb.client.requests import get
+from wtb.client.requests import Names, each_of, get
 from wtb.client.values import read_value
 
 RUNS = "executions"
@@ -34,7 +34,7 @@ class RunReadVerbs(Connection):
     async def list_runs(
         self,
         *,
-        statuses: Collection[str] | str = (),
+        statuses: Names = (),
         workflow: str | None = None,
         batch: str | None = None,
         created_by: str | None = None,
@@ -47,9 +47,8 @@ class RunReadVerbs(Connection):
 
         `batch="none"` leaves out the runs of all batches. `limit` is the most that you get.
         """
-        given = [statuses] if isinstance(statuses, str) else list(statuses)
         filters = {
-            "status": given,
+            "status": each_of(statuses),
             "workflow": workflow,
             "batch": batch,
             "created_by": created_by,
@@ -143,9 +142,9 @@ class RunReadVerbs(Connection):
         """Return what evaluators said about a run, oldest first."""
         return (await self._ask(ListAnswer[ScoreAnswer], get(path_of(RUNS, run, "scores")))).items
 
-    async def run_events(self, run: str, types: Collection[str] = ()) -> AsyncGenerator[RunEventAnswer]:
+    async def run_events(self, run: str, types: Names = ()) -> AsyncGenerator[RunEventAnswer]:
         """Return the stored events of a run one by one, newest first."""
-        async for event in self._each(RunEventAnswer, path_of(RUNS, run, "events"), type=list(types), limit=PAGE):
+        async for event in self._each(RunEventAnswer, path_of(RUNS, run, "events"), type=each_of(types), limit=PAGE):
             yield event
 
     async def variants(self, run: str) -> VariantsAnswer:
