@@ -193,7 +193,10 @@ class BatchVerbs(Connection):
         batch: str | None = None,
         expected: Any = None,
     ) -> dict[str, dict[str, Any]]:
-        """Score finished runs, or all runs of a batch, without running them again; return the scores by run."""
+        """Score finished runs, or all runs of a batch, without running them again; return the scores by run.
+
+        Runs of a batch keep the scores that they had, and those are returned too.
+        """
         given: dict[str, Any] = {"evaluators": list(evaluators)}
         if runs is not None:
             given["runs"] = each_of(runs)
@@ -202,7 +205,10 @@ class BatchVerbs(Connection):
         if expected is not None:
             given["expected"] = write_value(expected)
         request = post(path_of("evaluations"), made(EvaluationRequest, **given), wait_s=LONGEST_WAIT_S)
-        scores: dict[str, dict[str, Any]] = (await self._carried_out(request, None)).get("scores") or {}
+        result = await self._carried_out(request, None)
+        if "batch" in result:  # it may have many runs, so that their scores are read in pages
+            return {job.run: job.scores async for job in self.results(result["batch"]["id"]) if job.run is not None}
+        scores: dict[str, dict[str, Any]] = result["scores"]
         return scores
 
 

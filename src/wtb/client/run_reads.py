@@ -87,12 +87,12 @@ class RunReadVerbs(Connection):
             yield row
 
     async def restore_points(self, run: str) -> AsyncGenerator[CheckpointRowAnswer]:
-        """Return the checkpoints that a run can go back to, newest first."""
+        """Return the checkpoints that a run can go back to, newest first, without its head."""
         async for row in self._each(CheckpointRowAnswer, path_of(RUNS, run, "restore-points"), limit=PAGE):
             yield row
 
     async def counts(self, run: str) -> CheckpointCountsAnswer:
-        """Return how many checkpoints and restore points a run has."""
+        """Return how many checkpoints and restore points a run has, on all its lines."""
         return await self._ask(CheckpointCountsAnswer, get(path_of(RUNS, run, "counts")))
 
     async def diff(
