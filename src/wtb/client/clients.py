@@ -30,7 +30,7 @@ class AsyncClient(WorkflowVerbs, RunChangeVerbs, BatchVerbs, EventVerbs, AuditVe
 
     `url` is the address that `wtb serve` prints, and `token` what `wtb token create` printed; without it, the variable
     WTB_TOKEN. `http` is an `httpx.AsyncClient` of your own, for a proxy or certificates. A request that nobody answers
-    is sent again up to `retries` times; it is carried out once.
+    is sent again up to `retries` times. What a worker carries out, such as a run, is still done once.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Client:
 
     `url` is the address that `wtb serve` prints, and `token` what `wtb token create` printed; without it, the variable
     WTB_TOKEN. `http` is an `httpx.Client` of your own, for a proxy or certificates. A request that nobody answers is
-    sent again up to `retries` times; it is carried out once.
+    sent again up to `retries` times. What a worker carries out, such as a run, is still done once.
     """
 
     def __init__(

@@ -82,7 +82,8 @@ def post(
 ) -> Request:
     """Return a request that makes or changes something.
 
-    A keyed one is carried out once though it is sent twice, or does the same twice without harm.
+    A keyed one may be sent again. If a worker carries it out, the server does so once; other routes do not look at
+    the key, and doing the same twice does no harm there.
     """
     headers = {"Idempotency-Key": uuid4().hex} if keyed else {}
     if if_match is not None:
