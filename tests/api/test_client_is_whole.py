@@ -63,7 +63,7 @@ def test_every_route_has_a_verb_or_a_reason(app: FastAPI) -> None:
     routes = [route for route in app.routes if isinstance(route, APIRoute) and route.include_in_schema]
     reached = {_route_of(routes, request) for verb in verbs() for request in _sent_by(verb)}
     assert None not in reached
-    assert sorted({route.operation_id for route in routes} - reached) == sorted(WITHOUT_A_VERB)
+    assert {route.operation_id for route in routes} - reached == WITHOUT_A_VERB.keys()
 
 
 def _sent_by(verb: str) -> list[httpx.Request]:

@@ -224,25 +224,21 @@ def test_a_batch_is_cancelled(client: wtb.Client, served: ServedAddress) -> None
     gate = served.folder / "gate"
     gate.touch()
     try:
-        started = client.start_batch("slow", **LETTERS, workers=1)
-        try:
-            wait_until(lambda: [row.status for row in client.list_batches(name="slow")] == ["running"])
-        except AssertionError:
-            print("DEBUG", client.command(started.id), list(client.list_batches(name="slow")))
-            raise
+        started = client.start_batch("slow", **LETTERS, workers=1, share=False)
+        wait_until(lambda: [row.status for row in client.list_batches(name="slow")] == ["running"])
         assert client.cancel_batch("slow").status == "cancelled"
     finally:
         gate.unlink()
     client.wait_for(started, wait_s=60)
-    status = client.batch_status("slow")
-    assert (status.status, status.left > 0) == ("cancelled", True)
+    with pytest.raises(InvalidInput):
+        client.cancel_batch("slow")
 
 
 def test_the_results_of_a_batch(client: wtb.Client, batch: BatchResultRow) -> None:
     assert (batch.completed, batch.failed) == (4, 0)
     assert batch.id in [row.id for row in client.list_batches(name="nightly")]
     rows = {row.combination: row.metrics["exact_match"].mean for row in client.matrix(batch.id).matrix}
-    assert (len(rows), sorted(rows.values())) == (2, [0, 1])
+    assert (len(rows), set(rows.values())) == (2, {0, 1})
     assert client.matrix(batch.id, tags="short").jobs.total == 2
     (loud,) = (name for name, mean in rows.items() if mean == 0)
     assert {job.case for job in client.results(batch.id, combination=loud)} == {"c/a", "b"}
@@ -253,7 +249,7 @@ def test_the_results_of_a_batch(client: wtb.Client, batch: BatchResultRow) -> No
     (compared,) = client.compare(batch.id, metrics="exact_match")
     assert (compared.combination, compared.losses) == (loud, 2)
     (effect,) = client.effects(batch.id, metrics="exact_match")
-    assert ([each.variant for each in effect.variants], round(effect.difference, 6)) == (["loud"], -1)
+    assert ([each.variant for each in effect.variants], effect.difference) == (["loud"], pytest.approx(-1))
     front = client.pareto(batch.id, metrics="exact_match")
     assert (front.metrics, front.combinations) == (["exact_match"], list(rows))
     assert "<html" in client.report(batch.id)
@@ -292,7 +288,7 @@ def test_the_workflows_and_the_server(client: wtb.Client, run: ExecutionAnswer) 
     assert client.ready().status == "ready"
     assert client.whoami().role == "admin"
     made = client.create_token("reader", "viewer", expires_in_days=1)
-    assert {token.name for token in client.list_tokens()} == {"the admin", "reader"}
+    assert {token.name for token in client.list_tokens()} >= {"the admin", "reader"}
     assert client.revoke_token("reader").name == made.name
 
 

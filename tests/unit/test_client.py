@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -19,7 +20,10 @@ import pytest
 import wtb
 from wtb.api.problems import code_of, problem_of
 from wtb.client import AsyncClient, Client
+from wtb.client.blocking import finished
+from wtb.client.feed import follow
 from wtb.client.problems import classes, error_of
+from wtb.client.sockets import SocketClosed
 from wtb.client.values import read_value, write_value
 from wtb.domain import errors
 from wtb.domain.errors import (
@@ -292,3 +296,37 @@ def test_without_its_libraries_the_client_says_what_to_install(monkeypatch: pyte
     monkeypatch.setitem(sys.modules, "httpx", None)
     with pytest.raises(wtb.WTBError, match=r"httpx.*\[client\]"):
         _ = wtb.Client
+
+
+class GreetingServer:
+    """A transport to a server that greets, and fails at once, every time."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    async def connect(self, path: str, query: str) -> GreetingServer:
+        self.greeted = False
+        return self
+
+    async def receive(self, timeout_s: float) -> str:
+        if self.greeted:
+            raise SocketClosed(1011, "the store is damaged")
+        self.greeted = True
+        return '{"events": [], "cursor": "1-1-00"}'
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += 1
+
+    async def send(self, request: Any) -> Any:
+        raise AssertionError("nothing is sent")
+
+    async def close(self) -> None:
+        pass
+
+
+def test_a_feed_that_greets_and_fails_again_and_again_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = GreetingServer()
+    monkeypatch.setattr("wtb.client.feed.time", SimpleNamespace(monotonic=lambda: server.now))
+    with pytest.raises(ServerAway, match="the store is damaged"):
+        finished(anext(follow(server, "now", {}, patience_s=10)))
+    assert 10 < server.now < 15
