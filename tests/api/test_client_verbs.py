@@ -268,7 +268,7 @@ def test_baselines_and_scores(client: wtb.Client, batch: BatchResultRow, run: Ex
     scores = client.evaluate(EVALUATORS, runs=run.id, expected={"text": "hello"})
     assert scores == {run.id: {"exact_match": 1.0}}
     assert [(score.metric, score.score) for score in client.scores(run.id)] == [("exact_match", 1.0)]
-    scored = client.evaluate(["latency_s"], batch="nightly")
+    scored = client.evaluate("latency_s", batch="nightly")
     assert [set(each) for each in scored.values()] == [{"exact_match", "latency_s"}] * 4
 
 

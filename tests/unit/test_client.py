@@ -101,17 +101,29 @@ def test_a_problem_that_this_version_does_not_know_is_still_an_error_with_its_se
         client_of(lambda _: httpx.Response(200, text="<html>hello</html>")).version()
 
 
-def test_a_request_carries_the_token_and_an_id_may_hold_any_character() -> None:
+def test_a_request_carries_the_token_and_names_are_quoted() -> None:
     seen: list[httpx.Request] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
         seen.append(request)
-        return problem(ExecutionNotFound("a/b?c"))
+        return problem(ExecutionNotFound("a b?c"))
 
     with pytest.raises(ExecutionNotFound):
-        client_of(answer).get("a/b?c")
+        client_of(answer).get("a b?c")
     assert seen[0].headers["Authorization"] == "Bearer wtb_secret"
-    assert seen[0].url.raw_path == b"/api/v1/executions/a%2Fb%3Fc"
+    assert seen[0].url.raw_path == b"/api/v1/executions/a%20b%3Fc"
+
+
+@pytest.mark.parametrize("name", ["..", ".", "", "a/../b", "run/checkpoints/1"])
+def test_a_name_that_would_be_another_address_is_refused_before_anything_is_sent(name: str) -> None:
+    client = client_of(lambda request: pytest.fail(f"sent to {request.url}"))
+    with pytest.raises(InvalidInput):  # it once deleted the run
+        client.delete_checkpoint("r1", name)
+    with pytest.raises(InvalidInput):
+        client.delete(name)
+    if name != "run/checkpoints/1":
+        with pytest.raises(InvalidInput):
+            client.read_file("r1", name)
 
 
 def lost_after(count: int, error: Exception | httpx.Response, then: Answering) -> tuple[Answering, list[httpx.Request]]:

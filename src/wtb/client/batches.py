@@ -18,12 +18,14 @@ from wtb.api.models.results import (
     MatrixAnswer,
     ParetoAnswer,
 )
-from wtb.client.connection import LONGEST_WAIT_S, Connection, first_wait_s, made, path_of
+from wtb.client.connection import LONGEST_WAIT_S, Connection, first_wait_s, inner_path, made, path_of
 from wtb.client.requests import Names, Request, delete, each_of, get, post
 from wtb.client.values import write_value
 
 Evaluator = str | Mapping[str, str]
 """The name of an evaluator, or `{"name": "exact_match", "key": "answer"}` for one that looks at a key."""
+
+Evaluators = Evaluator | Sequence[Evaluator]
 
 
 class BatchVerbs(Connection):
@@ -36,7 +38,7 @@ class BatchVerbs(Connection):
         *,
         workflow: str | None = None,
         cases: Sequence[Mapping[str, Any]] | None = None,
-        evaluators: Sequence[Evaluator] | None = None,
+        evaluators: Evaluators | None = None,
         only: Names = (),
         wait_s: float | None = None,
         **options: Any,
@@ -60,7 +62,7 @@ class BatchVerbs(Connection):
         *,
         workflow: str | None = None,
         cases: Sequence[Mapping[str, Any]] | None = None,
-        evaluators: Sequence[Evaluator] | None = None,
+        evaluators: Evaluators | None = None,
         only: Names = (),
         **options: Any,
     ) -> CommandAnswer:
@@ -75,7 +77,7 @@ class BatchVerbs(Connection):
         *,
         workflow: str | None = None,
         cases: Sequence[Mapping[str, Any]] | None = None,
-        evaluators: Sequence[Evaluator] | None = None,
+        evaluators: Evaluators | None = None,
         only: Names = (),
         **options: Any,
     ) -> PlanRow:
@@ -118,7 +120,7 @@ class BatchVerbs(Connection):
 
     async def case(self, batch: str, case: str) -> CaseAnswer:
         """Return a case by its id: its input, what is expected, and the results of all combinations."""
-        return await self._ask(CaseAnswer, get(path_of("batches", batch, "cases", case)))
+        return await self._ask(CaseAnswer, get(inner_path(path_of("batches", batch, "cases"), case)))
 
     async def compare(
         self, batch: str, *, before: str | None = None, metrics: Names = (), tags: Names = ()
@@ -187,7 +189,7 @@ class BatchVerbs(Connection):
 
     async def evaluate(
         self,
-        evaluators: Sequence[Evaluator],
+        evaluators: Evaluators,
         *,
         runs: str | Sequence[str] | None = None,
         batch: str | None = None,
@@ -197,7 +199,7 @@ class BatchVerbs(Connection):
 
         Runs of a batch keep the scores that they had, and those are returned too.
         """
-        given: dict[str, Any] = {"evaluators": list(evaluators)}
+        given: dict[str, Any] = {"evaluators": _evaluators(evaluators)}
         if runs is not None:
             given["runs"] = each_of(runs)
         if batch is not None:
@@ -217,7 +219,7 @@ def _body(
     workflow: str | None,
     cases: Sequence[Mapping[str, Any]] | None,
     *,
-    evaluators: Sequence[Evaluator] | None,
+    evaluators: Evaluators | None,
     only: Names,
     options: Mapping[str, Any],
 ) -> BatchRequest:
@@ -225,11 +227,15 @@ def _body(
         "batch" if workflow is None and cases is None else "name": name,
         "workflow": workflow,
         "cases": None if cases is None else [_case(each) for each in cases],
-        "evaluators": None if evaluators is None else list(evaluators),
+        "evaluators": None if evaluators is None else _evaluators(evaluators),
         "options": dict(options) or None,
         "only": each_of(only) or None,
     }
     return made(BatchRequest, **{key: value for key, value in given.items() if value is not None})
+
+
+def _evaluators(given: Evaluators) -> list[Evaluator]:
+    return [given] if isinstance(given, str | Mapping) else list(given)
 
 
 def _case(case: Mapping[str, Any]) -> dict[str, Any]:

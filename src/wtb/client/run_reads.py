@@ -20,7 +20,7 @@ from wtb.api.models.histories import (
     VariantsAnswer,
 )
 from wtb.api.models.states import StateAnswer
-from wtb.client.connection import Connection, path_of
+from wtb.client.connection import Connection, inner_path, path_of
 from wtb.client.requests import Names, each_of, get
 from wtb.client.values import read_value
 
@@ -115,7 +115,8 @@ class RunReadVerbs(Connection):
 
     async def read_file(self, run: str, path: str, at: str | int | None = None) -> bytes:
         """Return the content of a file at the head, or at a checkpoint."""
-        return (await self._send(get(f"{path_of(RUNS, run, 'files')}/{_file_path(path)}", at=at))).body
+        address = inner_path(path_of(RUNS, run, "files"), *path.split("/"))
+        return (await self._send(get(address, at=at))).body
 
     async def branches(self, run: str) -> list[BranchAnswer]:
         """Return the branches of a run, in the order they were made."""
@@ -154,7 +155,3 @@ class RunReadVerbs(Connection):
 
 def _read(answer: Any, *fields: str) -> dict[str, Any]:
     return {name: read_value(getattr(answer, name)) for name in fields}
-
-
-def _file_path(path: str) -> str:
-    return path_of(path).rpartition("/")[2].replace("%2F", "/")
