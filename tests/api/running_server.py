@@ -56,3 +56,4 @@ def running(app: FastAPI, port: int, token: str) -> Iterator[RunningServer]:
     finally:
         server.should_exit = True
         thread.join(WAIT_S)
+        assert not thread.is_alive(), "the server does not stop"

@@ -15,7 +15,7 @@ from wtb.api.app import create_app
 from wtb.api.parts import ServerParts
 from wtb.bootstrap import Services, bootstrap
 from wtb.domain.access import Role
-from wtb.settings import ServerSettings, Settings
+from wtb.settings import Settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ def served_address(
 ) -> Iterator[ServedAddress]:
     """Prepare a project and its server in a folder; it does not run yet."""
     (folder / file).write_text(code)
-    server = ServerSettings(port=free_port(), requests_per_minute=1_000_000)
+    server = settings.server.model_copy(update={"port": free_port(), "requests_per_minute": 1_000_000})
     before = Path.cwd()
     os.chdir(folder)
     try:

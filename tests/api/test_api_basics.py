@@ -96,6 +96,6 @@ def test_readiness_asks_the_database_once_a_second_and_does_not_wait_long(monkey
     with pytest.raises(errors.StorageUnavailable, match="does not answer"):
         readiness.require()
     may_answer.set()
-    silent.join()
+    silent.join(30)
     readiness.require()
     assert len(asked) == 1

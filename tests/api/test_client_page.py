@@ -21,7 +21,13 @@ def test_the_examples_of_the_page_run_as_they_stand(server_settings: Settings, e
         (served.folder / "program.py").write_text(program)
         own = {**os.environ, "WTB_TOKEN": served.token}
         done = subprocess.run(
-            [sys.executable, "program.py"], cwd=served.folder, env=own, capture_output=True, text=True, check=False
+            [sys.executable, "program.py"],
+            cwd=served.folder,
+            env=own,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
         )
     assert done.returncode == 0, done.stderr
 

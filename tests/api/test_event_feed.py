@@ -75,7 +75,9 @@ def places(messages: list[Any]) -> list[tuple[str, int]]:
 def receive(socket: ClientConnection, count: int) -> list[Any]:
     """Receive at least this many events; heartbeats have none."""
     found: list[Any] = []
+    end = time.monotonic() + WAIT_S
     while len(found) < count:
+        assert time.monotonic() < end, f"only {len(found)} of {count} events came"
         message = json.loads(socket.recv(WAIT_S))
         found += message["events"]
         assert not message["events"] or message["events"][-1]["cursor"] == message["cursor"]

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -19,7 +20,10 @@ import pytest
 import wtb
 from wtb.api.problems import code_of, problem_of
 from wtb.client import AsyncClient, Client
+from wtb.client.blocking import finished
+from wtb.client.feed import follow
 from wtb.client.problems import classes, error_of
+from wtb.client.sockets import SocketClosed
 from wtb.client.values import read_value, write_value
 from wtb.domain import errors
 from wtb.domain.errors import (
@@ -97,17 +101,29 @@ def test_a_problem_that_this_version_does_not_know_is_still_an_error_with_its_se
         client_of(lambda _: httpx.Response(200, text="<html>hello</html>")).version()
 
 
-def test_a_request_carries_the_token_and_an_id_may_hold_any_character() -> None:
+def test_a_request_carries_the_token_and_names_are_quoted() -> None:
     seen: list[httpx.Request] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
         seen.append(request)
-        return problem(ExecutionNotFound("a/b?c"))
+        return problem(ExecutionNotFound("a b?c"))
 
     with pytest.raises(ExecutionNotFound):
-        client_of(answer).get("a/b?c")
+        client_of(answer).get("a b?c")
     assert seen[0].headers["Authorization"] == "Bearer wtb_secret"
-    assert seen[0].url.raw_path == b"/api/v1/executions/a%2Fb%3Fc"
+    assert seen[0].url.raw_path == b"/api/v1/executions/a%20b%3Fc"
+
+
+@pytest.mark.parametrize("name", ["..", ".", "", "a/../b", "run/checkpoints/1"])
+def test_a_name_that_would_be_another_address_is_refused_before_anything_is_sent(name: str) -> None:
+    client = client_of(lambda request: pytest.fail(f"sent to {request.url}"))
+    with pytest.raises(InvalidInput):  # it once deleted the run
+        client.delete_checkpoint("r1", name)
+    with pytest.raises(InvalidInput):
+        client.delete(name)
+    if name != "run/checkpoints/1":
+        with pytest.raises(InvalidInput):
+            client.read_file("r1", name)
 
 
 def lost_after(count: int, error: Exception | httpx.Response, then: Answering) -> tuple[Answering, list[httpx.Request]]:
@@ -292,3 +308,37 @@ def test_without_its_libraries_the_client_says_what_to_install(monkeypatch: pyte
     monkeypatch.setitem(sys.modules, "httpx", None)
     with pytest.raises(wtb.WTBError, match=r"httpx.*\[client\]"):
         _ = wtb.Client
+
+
+class GreetingServer:
+    """A transport to a server that greets, and fails at once, every time."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    async def connect(self, path: str, query: str) -> GreetingServer:
+        self.greeted = False
+        return self
+
+    async def receive(self, timeout_s: float) -> str:
+        if self.greeted:
+            raise SocketClosed(1011, "the store is damaged")
+        self.greeted = True
+        return '{"events": [], "cursor": "1-1-00"}'
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += 1
+
+    async def send(self, request: Any) -> Any:
+        raise AssertionError("nothing is sent")
+
+    async def close(self) -> None:
+        pass
+
+
+def test_a_feed_that_greets_and_fails_again_and_again_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = GreetingServer()
+    monkeypatch.setattr("wtb.client.feed.time", SimpleNamespace(monotonic=lambda: server.now))
+    with pytest.raises(ServerAway, match="the store is damaged"):
+        finished(anext(follow(server, "now", {}, patience_s=10)))
+    assert 10 < server.now < 15

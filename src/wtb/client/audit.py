@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator
 from datetime import datetime
 
 from wtb.api.models.audit import (
@@ -13,7 +13,7 @@ from wtb.api.models.audit import (
     ToolUseListAnswer,
 )
 from wtb.client.connection import Connection, path_of
-from wtb.client.requests import get
+from wtb.client.requests import Names, each_of, get
 
 
 class AuditVerbs(Connection):
@@ -23,13 +23,13 @@ class AuditVerbs(Connection):
         self,
         *,
         by: str | None = None,
-        types: Collection[str] = (),
+        types: Names = (),
         since: datetime | None = None,
         until: datetime | None = None,
         everything: bool = False,
     ) -> AsyncGenerator[AuditEntryAnswer]:
         """Return who changed what one by one, newest first; with `everything` also events that name nobody."""
-        filters = {"by": by, "types": list(types), "since": since, "until": until, "everything": everything}
+        filters = {"by": by, "types": each_of(types), "since": since, "until": until, "everything": everything}
         async for entry in self._each(AuditEntryAnswer, path_of("audit"), **filters, limit=500):
             yield entry
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 from wtb.api.models.base import ListAnswer
@@ -10,13 +10,22 @@ from wtb.api.models.baselines import BaselineAnswer, BaselineRequest, GateAnswer
 from wtb.api.models.batch_changes import BatchRequest, BatchResultRow, EvaluationRequest, PlanRow
 from wtb.api.models.batches import BatchAnswer, BatchRow
 from wtb.api.models.commands import CommandAnswer
-from wtb.api.models.results import CompareRow, JobResultAnswer, MatrixAnswer
-from wtb.client.connection import LONGEST_WAIT_S, Connection, first_wait_s, made, path_of
-from wtb.client.requests import Request, delete, get, post
+from wtb.api.models.results import (
+    CaseAnswer,
+    CompareRow,
+    EffectRow,
+    JobResultAnswer,
+    MatrixAnswer,
+    ParetoAnswer,
+)
+from wtb.client.connection import LONGEST_WAIT_S, Connection, first_wait_s, inner_path, made, path_of
+from wtb.client.requests import Names, Request, delete, each_of, get, post
 from wtb.client.values import write_value
 
 Evaluator = str | Mapping[str, str]
 """The name of an evaluator, or `{"name": "exact_match", "key": "answer"}` for one that looks at a key."""
+
+Evaluators = Evaluator | Sequence[Evaluator]
 
 
 class BatchVerbs(Connection):
@@ -29,8 +38,8 @@ class BatchVerbs(Connection):
         *,
         workflow: str | None = None,
         cases: Sequence[Mapping[str, Any]] | None = None,
-        evaluators: Sequence[Evaluator] | None = None,
-        only: Sequence[str] = (),
+        evaluators: Evaluators | None = None,
+        only: Names = (),
         wait_s: float | None = None,
         **options: Any,
     ) -> BatchResultRow:
@@ -53,8 +62,8 @@ class BatchVerbs(Connection):
         *,
         workflow: str | None = None,
         cases: Sequence[Mapping[str, Any]] | None = None,
-        evaluators: Sequence[Evaluator] | None = None,
-        only: Sequence[str] = (),
+        evaluators: Evaluators | None = None,
+        only: Names = (),
         **options: Any,
     ) -> CommandAnswer:
         """Start a batch and do not wait for it; `batch_status` shows how far it is, `wait_for` waits for its end."""
@@ -68,8 +77,8 @@ class BatchVerbs(Connection):
         *,
         workflow: str | None = None,
         cases: Sequence[Mapping[str, Any]] | None = None,
-        evaluators: Sequence[Evaluator] | None = None,
-        only: Sequence[str] = (),
+        evaluators: Evaluators | None = None,
+        only: Names = (),
         **options: Any,
     ) -> PlanRow:
         """Return what `batch` would do with the same arguments, without running anything."""
@@ -97,26 +106,43 @@ class BatchVerbs(Connection):
         """Return how far a batch has come: counts, spending, and the jobs that run."""
         return await self._ask(BatchAnswer, get(path_of("batches", batch)))
 
-    async def matrix(self, batch: str, *, tags: Collection[str] = ()) -> MatrixAnswer:
+    async def matrix(self, batch: str, *, tags: Names = ()) -> MatrixAnswer:
         """Return the scores of each combination, and its verdicts against the baseline."""
-        return await self._ask(MatrixAnswer, get(path_of("batches", batch, "matrix"), tag=list(tags)))
+        return await self._ask(MatrixAnswer, get(path_of("batches", batch, "matrix"), tag=each_of(tags)))
 
     async def results(self, /, batch: str, **filters: Any) -> AsyncGenerator[JobResultAnswer]:
-        """Return the finished jobs of a batch one by one. Filters: `combination`, `case`, `tag`, `failed`, `flaky`."""
+        """Return the finished jobs of a batch one by one.
+
+        Filters: `combination`, `case`, `tag`, `failed`, `flaky`, and `different` with the name of a metric.
+        """
         async for job in self._each(JobResultAnswer, path_of("batches", batch, "results"), **filters, limit=500):
             yield job
 
+    async def case(self, batch: str, case: str) -> CaseAnswer:
+        """Return a case by its id: its input, what is expected, and the results of all combinations."""
+        return await self._ask(CaseAnswer, get(inner_path(path_of("batches", batch, "cases"), case)))
+
     async def compare(
-        self, batch: str, *, before: str | None = None, metrics: Collection[str] = (), tags: Collection[str] = ()
+        self, batch: str, *, before: str | None = None, metrics: Names = (), tags: Names = ()
     ) -> list[CompareRow]:
         """Compare combinations case by case: with the baseline, or with another batch or `baseline/NAME`."""
-        query = {"before": before, "metric": list(metrics), "tag": list(tags)}
+        query = {"before": before, "metric": each_of(metrics), "tag": each_of(tags)}
         found = await self._ask(ListAnswer[CompareRow], get(path_of("batches", batch, "compare"), **query))
         return found.items
 
-    async def report(self, batch: str, *, format: str = "html") -> str:
+    async def effects(self, batch: str, *, metrics: Names = ()) -> list[EffectRow]:
+        """Return the effect of each variant, averaged over the other nodes, and of every two variants together."""
+        asked = get(path_of("batches", batch, "effects"), metric=each_of(metrics))
+        return (await self._ask(ListAnswer[EffectRow], asked)).items
+
+    async def pareto(self, batch: str, *, metrics: Names = ()) -> ParetoAnswer:
+        """Return the combinations that no other one is shown to beat on these metrics together."""
+        return await self._ask(ParetoAnswer, get(path_of("batches", batch, "pareto"), metric=each_of(metrics)))
+
+    async def report(self, batch: str, *, format: str = "html", tags: Names = ()) -> str:
         """Return the report of a batch: one page of HTML without a network, or `md` for Markdown."""
-        return (await self._send(get(path_of("batches", batch, "report"), format=format))).body.decode()
+        asked = get(path_of("batches", batch, "report"), format=format, tag=each_of(tags))
+        return (await self._send(asked)).body.decode()
 
     async def cancel_batch(self, batch: str) -> BatchAnswer:
         """Cancel a batch: no process starts any more of its jobs."""
@@ -130,8 +156,7 @@ class BatchVerbs(Connection):
         self, name: str, batch: str | Sequence[str], combination: str | None = None
     ) -> BaselineAnswer:
         """Save the scores of one combination under a name; by default those of the batch's own baseline."""
-        batches = [batch] if isinstance(batch, str) else list(batch)
-        body = made(BaselineRequest, name=name, batches=batches, combination=combination)
+        body = made(BaselineRequest, name=name, batches=each_of(batch), combination=combination)
         return await self._ask(BaselineAnswer, post(path_of("baselines"), body))
 
     async def get_baseline(self, name: str) -> BaselineAnswer:
@@ -164,22 +189,28 @@ class BatchVerbs(Connection):
 
     async def evaluate(
         self,
-        evaluators: Sequence[Evaluator],
+        evaluators: Evaluators,
         *,
         runs: str | Sequence[str] | None = None,
         batch: str | None = None,
         expected: Any = None,
     ) -> dict[str, dict[str, Any]]:
-        """Score finished runs, or all runs of a batch, without running them again; return the scores by run."""
-        given: dict[str, Any] = {"evaluators": list(evaluators)}
+        """Score finished runs, or all runs of a batch, without running them again; return the scores by run.
+
+        Runs of a batch keep the scores that they had, and those are returned too.
+        """
+        given: dict[str, Any] = {"evaluators": _evaluators(evaluators)}
         if runs is not None:
-            given["runs"] = [runs] if isinstance(runs, str) else list(runs)
+            given["runs"] = each_of(runs)
         if batch is not None:
             given["batch"] = batch
         if expected is not None:
             given["expected"] = write_value(expected)
         request = post(path_of("evaluations"), made(EvaluationRequest, **given), wait_s=LONGEST_WAIT_S)
-        scores: dict[str, dict[str, Any]] = (await self._carried_out(request, None)).get("scores") or {}
+        result = await self._carried_out(request, None)
+        if "batch" in result:  # it may have many runs, so that their scores are read in pages
+            return {job.run: job.scores async for job in self.results(result["batch"]["id"]) if job.run is not None}
+        scores: dict[str, dict[str, Any]] = result["scores"]
         return scores
 
 
@@ -188,20 +219,23 @@ def _body(
     workflow: str | None,
     cases: Sequence[Mapping[str, Any]] | None,
     *,
-    evaluators: Sequence[Evaluator] | None,
-    only: Sequence[str],
+    evaluators: Evaluators | None,
+    only: Names,
     options: Mapping[str, Any],
 ) -> BatchRequest:
-    given: dict[str, Any] = {"only": list(only)} if only else {}
-    if workflow is None:
-        return made(BatchRequest, **given, batch=name)
-    if name is not None:
-        given["name"] = name
-    if evaluators is not None:
-        given["evaluators"] = list(evaluators)
-    if options:
-        given["options"] = dict(options)
-    return made(BatchRequest, **given, workflow=workflow, cases=[_case(each) for each in cases or ()])
+    given = {
+        "batch" if workflow is None and cases is None else "name": name,
+        "workflow": workflow,
+        "cases": None if cases is None else [_case(each) for each in cases],
+        "evaluators": None if evaluators is None else _evaluators(evaluators),
+        "options": dict(options) or None,
+        "only": each_of(only) or None,
+    }
+    return made(BatchRequest, **{key: value for key, value in given.items() if value is not None})
+
+
+def _evaluators(given: Evaluators) -> list[Evaluator]:
+    return [given] if isinstance(given, str | Mapping) else list(given)
 
 
 def _case(case: Mapping[str, Any]) -> dict[str, Any]:

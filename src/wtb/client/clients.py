@@ -30,7 +30,7 @@ class AsyncClient(WorkflowVerbs, RunChangeVerbs, BatchVerbs, EventVerbs, AuditVe
 
     `url` is the address that `wtb serve` prints, and `token` what `wtb token create` printed; without it, the variable
     WTB_TOKEN. `http` is an `httpx.AsyncClient` of your own, for a proxy or certificates. A request that nobody answers
-    is sent again up to `retries` times; it is carried out once.
+    is sent again up to `retries` times. What a worker carries out, such as a run, is still done once.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Client:
 
     `url` is the address that `wtb serve` prints, and `token` what `wtb token create` printed; without it, the variable
     WTB_TOKEN. `http` is an `httpx.Client` of your own, for a proxy or certificates. A request that nobody answers is
-    sent again up to `retries` times; it is carried out once.
+    sent again up to `retries` times. What a worker carries out, such as a run, is still done once.
     """
 
     def __init__(
@@ -133,7 +133,10 @@ class Client:
     batch_status = blocking(AsyncClient.batch_status)
     matrix = blocking(AsyncClient.matrix)
     results = iterating(AsyncClient.results)
+    case = blocking(AsyncClient.case)
     compare = blocking(AsyncClient.compare)
+    effects = blocking(AsyncClient.effects)
+    pareto = blocking(AsyncClient.pareto)
     report = blocking(AsyncClient.report)
     cancel_batch = blocking(AsyncClient.cancel_batch)
     delete_batch = blocking(AsyncClient.delete_batch)
@@ -160,6 +163,7 @@ class Client:
     list_background_jobs = blocking(AsyncClient.list_background_jobs)
     run_background_job = blocking(AsyncClient.run_background_job)
     list_webhooks = blocking(AsyncClient.list_webhooks)
+    webhook = blocking(AsyncClient.webhook)
     create_webhook = blocking(AsyncClient.create_webhook)
     delete_webhook = blocking(AsyncClient.delete_webhook)
     test_webhook = blocking(AsyncClient.test_webhook)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator
 
 from wtb.api.models.events import EventAnswer, EventListAnswer, FeedHealthAnswer
 from wtb.client.connection import Connection, path_of
 from wtb.client.feed import follow
-from wtb.client.requests import get
+from wtb.client.requests import Names, each_of, get
 
 PATIENCE_S = 60.0
 """How long a feed waits for its server to come back."""
@@ -20,8 +20,8 @@ class EventVerbs(Connection):
         self,
         *,
         since: str = "now",
-        types: Collection[str] = (),
-        severities: Collection[str] = (),
+        types: Names = (),
+        severities: Names = (),
         run: str | None = None,
         batch: str | None = None,
         patience_s: float = PATIENCE_S,
@@ -39,7 +39,7 @@ class EventVerbs(Connection):
 
         It raises `CursorGone` if the server's database does not have the event of the cursor.
         """
-        filters = {"types": _each(types), "severities": _each(severities), "execution": run, "batch": batch}
+        filters = {"types": each_of(types), "severities": each_of(severities), "execution": run, "batch": batch}
         found = follow(self._sender.transport, since, filters, patience_s)
         try:
             async for event in found:
@@ -48,16 +48,12 @@ class EventVerbs(Connection):
             await found.aclose()
 
     async def read_events(
-        self, *, since: str = "start", types: Collection[str] = (), severities: Collection[str] = (), limit: int = 100
+        self, *, since: str = "start", types: Names = (), severities: Names = (), limit: int = 100
     ) -> EventListAnswer:
         """Return one page of stored events, oldest first. Its `cursor` is the `since` of the next one."""
-        query = get(path_of("events"), since=since, types=_each(types), severities=_each(severities), limit=limit)
+        query = get(path_of("events"), since=since, types=each_of(types), severities=each_of(severities), limit=limit)
         return await self._ask(EventListAnswer, query)
 
     async def feed_health(self) -> FeedHealthAnswer:
         """Return how many clients follow, and what holds the feed back."""
         return await self._ask(FeedHealthAnswer, get(path_of("events", "health")))
-
-
-def _each(names: Collection[str]) -> Collection[str]:
-    return [names] if isinstance(names, str) else names

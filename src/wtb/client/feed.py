@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import AsyncGenerator
 from urllib.parse import urlencode
@@ -16,6 +17,9 @@ from wtb.domain.errors import CursorGone, ServerAway, Unauthenticated, WTBError
 PATH = "/api/v1/events"
 SILENT_S = 45.0
 """A server says something every 15 seconds; after this long, the connection is lost."""
+_STEADY_S = 5.0
+"""A connection without events that lasts this long has worked. Else a server that greets and fails again and again
+would be asked forever."""
 _FINAL: dict[int, type[WTBError]] = {4401: Unauthenticated, 4410: CursorGone}
 """Codes with which a server closes the socket for good."""
 
@@ -24,20 +28,25 @@ async def follow(transport: Transport, since: str, filters: Query, patience_s: f
     """Yield every event after a place once, in its order; raise ServerAway if no server answers for so long."""
     place, lost_at, tries = since, time.monotonic(), 0
     while True:
+        opened_at = math.inf
         try:
             socket = await transport.connect(PATH, urlencode(query_of({"since": place, **filters})))
+            opened_at = time.monotonic()
             try:
                 async for cursor, event in _messages(socket):
-                    place, lost_at, tries = cursor, time.monotonic(), 0
+                    place = cursor
                     if event is not None:
                         yield event
-                        lost_at = time.monotonic()
+                        lost_at, tries = time.monotonic(), 0
             finally:
                 await socket.close()
         except ConnectionError as error:
             if isinstance(error, SocketClosed) and error.code in _FINAL:
                 raise _FINAL[error.code](error.reason) from error
-            if time.monotonic() - lost_at > patience_s:
+            now = time.monotonic()
+            if now - opened_at >= _STEADY_S:
+                lost_at, tries = now, 0
+            if now - lost_at > patience_s:
                 raise ServerAway(
                     f"the feed of events was lost {patience_s:g} s ago and did not come back: {error}"
                 ) from error

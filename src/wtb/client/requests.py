@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -14,6 +14,8 @@ from wtb.client.problems import error_of
 from wtb.domain.errors import WTBError
 
 Query = Mapping[str, Any]
+Names = Collection[str] | str
+"""Some names, or a single one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +82,8 @@ def post(
 ) -> Request:
     """Return a request that makes or changes something.
 
-    A keyed one is carried out once though it is sent twice, or does the same twice without harm.
+    A keyed one may be sent again. If a worker carries it out, the server does so once; other routes do not look at
+    the key, and doing the same twice does no harm there.
     """
     headers = {"Idempotency-Key": uuid4().hex} if keyed else {}
     if if_match is not None:
@@ -100,6 +103,11 @@ def post(
 def delete(path: str, **query: Any) -> Request:
     """Return a request that deletes."""
     return Request(method="DELETE", path=path, query=query_of(query))
+
+
+def each_of(names: Names) -> list[str]:
+    """Return names as a list; a single text is one name, not its letters."""
+    return [names] if isinstance(names, str) else list(names)
 
 
 def query_of(values: Query) -> tuple[tuple[str, str], ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator
 from datetime import datetime
 from typing import Any
 
@@ -20,8 +20,8 @@ from wtb.api.models.histories import (
     VariantsAnswer,
 )
 from wtb.api.models.states import StateAnswer
-from wtb.client.connection import Connection, path_of
-from wtb.client.requests import get
+from wtb.client.connection import Connection, inner_path, path_of
+from wtb.client.requests import Names, each_of, get
 from wtb.client.values import read_value
 
 RUNS = "executions"
@@ -34,7 +34,7 @@ class RunReadVerbs(Connection):
     async def list_runs(
         self,
         *,
-        statuses: Collection[str] | str = (),
+        statuses: Names = (),
         workflow: str | None = None,
         batch: str | None = None,
         created_by: str | None = None,
@@ -47,9 +47,8 @@ class RunReadVerbs(Connection):
 
         `batch="none"` leaves out the runs of all batches. `limit` is the most that you get.
         """
-        given = [statuses] if isinstance(statuses, str) else list(statuses)
         filters = {
-            "status": given,
+            "status": each_of(statuses),
             "workflow": workflow,
             "batch": batch,
             "created_by": created_by,
@@ -88,12 +87,12 @@ class RunReadVerbs(Connection):
             yield row
 
     async def restore_points(self, run: str) -> AsyncGenerator[CheckpointRowAnswer]:
-        """Return the checkpoints that a run can go back to, newest first."""
+        """Return the checkpoints that a run can go back to, newest first, without its head."""
         async for row in self._each(CheckpointRowAnswer, path_of(RUNS, run, "restore-points"), limit=PAGE):
             yield row
 
     async def counts(self, run: str) -> CheckpointCountsAnswer:
-        """Return how many checkpoints and restore points a run has."""
+        """Return how many checkpoints and restore points a run has, on all its lines."""
         return await self._ask(CheckpointCountsAnswer, get(path_of(RUNS, run, "counts")))
 
     async def diff(
@@ -116,7 +115,8 @@ class RunReadVerbs(Connection):
 
     async def read_file(self, run: str, path: str, at: str | int | None = None) -> bytes:
         """Return the content of a file at the head, or at a checkpoint."""
-        return (await self._send(get(f"{path_of(RUNS, run, 'files')}/{_file_path(path)}", at=at))).body
+        address = inner_path(path_of(RUNS, run, "files"), *path.split("/"))
+        return (await self._send(get(address, at=at))).body
 
     async def branches(self, run: str) -> list[BranchAnswer]:
         """Return the branches of a run, in the order they were made."""
@@ -143,9 +143,9 @@ class RunReadVerbs(Connection):
         """Return what evaluators said about a run, oldest first."""
         return (await self._ask(ListAnswer[ScoreAnswer], get(path_of(RUNS, run, "scores")))).items
 
-    async def run_events(self, run: str, types: Collection[str] = ()) -> AsyncGenerator[RunEventAnswer]:
+    async def run_events(self, run: str, types: Names = ()) -> AsyncGenerator[RunEventAnswer]:
         """Return the stored events of a run one by one, newest first."""
-        async for event in self._each(RunEventAnswer, path_of(RUNS, run, "events"), type=list(types), limit=PAGE):
+        async for event in self._each(RunEventAnswer, path_of(RUNS, run, "events"), type=each_of(types), limit=PAGE):
             yield event
 
     async def variants(self, run: str) -> VariantsAnswer:
@@ -155,7 +155,3 @@ class RunReadVerbs(Connection):
 
 def _read(answer: Any, *fields: str) -> dict[str, Any]:
     return {name: read_value(getattr(answer, name)) for name in fields}
-
-
-def _file_path(path: str) -> str:
-    return path_of(path).rpartition("/")[2].replace("%2F", "/")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator
 
 from wtb.api.models.background_jobs import BackgroundJobAnswer
 from wtb.api.models.base import ListAnswer
@@ -15,7 +15,7 @@ from wtb.api.models.webhooks import (
     WebhookTrialAnswer,
 )
 from wtb.client.connection import Connection, made, path_of
-from wtb.client.requests import delete, get, post
+from wtb.client.requests import Names, delete, each_of, get, post
 
 
 class UpkeepVerbs(Connection):
@@ -52,10 +52,14 @@ class UpkeepVerbs(Connection):
         """Return all webhooks, the oldest first."""
         return (await self._ask(ListAnswer[WebhookAnswer], get(path_of("webhooks")))).items
 
-    async def create_webhook(self, url: str, types: Collection[str] = ()) -> CreatedWebhookAnswer:
+    async def create_webhook(self, url: str, types: Names = ()) -> CreatedWebhookAnswer:
         """Send the events of these types to an address from now on, and return the secret of the signatures."""
-        body = made(NewWebhook, url=url, types=list(types))
+        body = made(NewWebhook, url=url, types=each_of(types))
         return await self._ask(CreatedWebhookAnswer, post(path_of("webhooks"), body, keyed=False))
+
+    async def webhook(self, webhook: str) -> WebhookAnswer:
+        """Return a webhook by its id, without its secret."""
+        return await self._ask(WebhookAnswer, get(path_of("webhooks", webhook)))
 
     async def delete_webhook(self, webhook: str) -> None:
         """Delete a webhook, by its id."""
