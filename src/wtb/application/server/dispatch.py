@@ -104,7 +104,7 @@ class SpareWorkers:
                     return
             try:
                 worker = self._started()
-            except Exception:  # without this thread, every command would wait for the start of its worker
+            except Exception:  # noqa: BLE001  without this thread, every command would wait for the start of its worker
                 _log.exception("no worker can be started; trying again")
                 with self._changed:
                     self._changed.wait_for(self._closed.is_set, timeout=_GRACE_S)
@@ -194,7 +194,7 @@ class Dispatcher:
                     self._commands.forget_old()
                 while not self._closed.is_set() and self._take_one():
                     pass
-            except Exception:  # without this thread, no command would ever be carried out again
+            except Exception:  # noqa: BLE001  without this thread, no command would ever be carried out again
                 _log.exception("no command can be taken now; trying again")
                 self._closed.wait(_LOOK_S)
 
@@ -249,7 +249,7 @@ class Dispatcher:
                 with self._lock:
                     self._begun[found.id] = worker
                 self._carried_out(command, reference, worker)
-        except Exception:
+        except Exception:  # noqa: BLE001  it has a next attempt
             _log.exception("command %s could not be carried out here; it waits for its next attempt", found.id)
             self._closed.wait(_LOOK_S)  # whatever is wrong, such as too many processes, needs a moment
         finally:
@@ -269,7 +269,7 @@ class Dispatcher:
             self._commands.lose(command, how)
 
 
-def answer_of(said: Mapping[str, Any] | None, how: str) -> Mapping[str, Any]:
+def answer_of(said: Any, how: str) -> Mapping[str, Any]:
     """Return what a worker answered to a question; raise the error that it answered instead."""
     if said is None:
         raise WorkerFailed(f"the worker {how} before it answered; the server's log has its last words")

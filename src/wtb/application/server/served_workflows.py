@@ -23,7 +23,7 @@ _FRESH_S = 30.0
 """For how long the description of a workflow counts if its file has not changed; modules that it imports may have."""
 
 _TRIES = 10
-"""A workflow that could not be loaded is tried again after so many times the time that it took: it may hang for ever."""
+"""After so many times the time that it took, a workflow that could not be loaded is tried again: it may hang."""
 
 _WAIT_S = 3.0
 """How long others wait for somebody who loads workflows, before they use the descriptions from before."""
