@@ -265,6 +265,31 @@ def test_the_dispatcher_outlives_errors_that_nobody_expected(commands: Commands)
     assert (ended.status, faults) == (CommandStatus.COMPLETED, [])
 
 
+def test_a_command_is_cancelled_while_it_waits_and_while_its_worker_hangs(commands: Commands) -> None:
+    busy: list[int] = []
+    gate = threading.Event()
+    dispatcher = Dispatcher(commands, lambda: Worker(commands, busy, gate), workers=1, find_reference=lambda _: None)
+    hanging, waiting = (commands.accept(_START, by="Ada") for _ in range(2))
+    dispatcher.start()
+    try:
+        while not busy:
+            gate.wait(0.01)
+        cancelled = [commands.cancel(each.id, by="Grace") for each in (waiting, hanging)]
+        assert not gate.is_set()
+        dispatcher.end(hanging.id)
+        assert gate.wait(10)
+    finally:
+        dispatcher.close()
+    for each in cancelled:
+        assert (each.status, each.owner) == (CommandStatus.FAILED, None)
+        assert each.error is not None
+        assert "was cancelled by Grace" in each.error["message"]
+        assert commands.get(each.id) == each
+        with pytest.raises(Conflict, match="has failed already"):
+            commands.cancel(each.id, by="Grace")
+    assert len(busy) == 1
+
+
 def test_answers_hold_only_texts_that_utf_8_can_hold() -> None:
     half = "half a character: \ud800"
     command = Command(

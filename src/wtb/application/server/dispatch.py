@@ -162,6 +162,13 @@ class Dispatcher:
             timer.cancel()
             worker.kill()
 
+    def end(self, command_id: str) -> None:
+        """End the worker of a command now, if this server has it."""
+        with self._lock:
+            worker = self._begun.get(command_id)
+        if worker is not None:
+            worker.kill()
+
     def close(self) -> None:
         """Let runs reach the end of their step, then end all workers. What is left goes on with the next server."""
         self._closed.set()
