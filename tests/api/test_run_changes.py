@@ -311,3 +311,11 @@ def test_a_command_whose_code_hangs_is_cancelled_and_its_run_can_be_stopped(proj
     assert project.operator.post(f"/api/v1/executions/{run}/stop").status_code == 202
     assert project.viewer.get(f"/api/v1/executions/{run}").json()["status"] == "cancelled"
     gate.unlink()
+
+
+def test_secrets_in_the_metadata_of_a_run_are_masked(project: ServedProject) -> None:
+    metadata = {"ticket": 7, "api_key": "unmistakable", "note": "with sk-1234567890abcdefghijkl"}
+    body = {"workflow": "agent", "input": {"topic": "noted"}, "metadata": metadata}
+    run = project.post("/executions", body).json()["run"]["id"]
+    shown = project.viewer.get(f"/api/v1/executions/{run}").json()["metadata"]
+    assert shown == {"ticket": 7, "api_key": "***", "note": "with ***"}
