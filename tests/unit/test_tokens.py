@@ -7,9 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from wtb.application.server.short_memory import FRESH_S
+from wtb.application.server.short_memory import FRESH_S, ShortMemory
 from wtb.application.server.sign_ins import LINK_LASTS, SESSION_LASTS, SignIns
-from wtb.application.server.short_memory import ShortMemory
 from wtb.application.server.tokens import AccessTokens
 from wtb.domain.access import Caller, Role, digest_of
 from wtb.domain.errors import AlreadyExists, Forbidden, InvalidInput, Unauthenticated
