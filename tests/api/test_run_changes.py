@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -292,3 +293,29 @@ def _wait_until(check: Any) -> None:
     while not check():
         assert time.monotonic() < until
         time.sleep(0.05)
+
+
+def test_a_command_whose_code_hangs_is_cancelled_and_its_run_can_be_stopped(project: ServedProject) -> None:
+    gate = project.folder / "gate-hung"
+    gate.touch()
+    body = {"workflow": "agent", "input": {"topic": "hung"}}
+    command = project.operator.post("/api/v1/executions", json=body).json()["command"]
+    path, run = f"/api/v1/commands/{command['id']}", command["subject"]
+    while not project.world(run):
+        time.sleep(0.05)
+    assert project.viewer.post(f"{path}/cancel").status_code == 403
+    cancelled = project.operator.post(f"{path}/cancel").json()
+    assert (cancelled["status"], cancelled["problem"]["code"]) == ("failed", "conflict")
+    assert "was cancelled by the operator" in cancelled["problem"]["detail"]
+    assert _code(project.operator.post(f"{path}/cancel")) == (409, "conflict")
+    assert project.operator.post(f"/api/v1/executions/{run}/stop").status_code == 202
+    assert project.viewer.get(f"/api/v1/executions/{run}").json()["status"] == "cancelled"
+    gate.unlink()
+
+
+def test_secrets_in_the_metadata_of_a_run_are_masked(project: ServedProject) -> None:
+    metadata = {"ticket": 7, "api_key": "unmistakable", "note": "with sk-1234567890abcdefghijkl"}
+    body = {"workflow": "agent", "input": {"topic": "noted"}, "metadata": metadata}
+    run = project.post("/executions", body).json()["run"]["id"]
+    shown = project.viewer.get(f"/api/v1/executions/{run}").json()["metadata"]
+    assert shown == {"ticket": 7, "api_key": "***", "note": "with ***"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from wtb.application.queries.tagged_json import TaggedJson
+from wtb.application.server import served_workflows
 from wtb.application.server.run_marks import read_mark
 from wtb.application.server.served_workflows import ServedWorkflows, absolute, is_under
 from wtb.bench import Bench
@@ -21,6 +23,7 @@ from wtb.domain.execution import ExecutionStatus
 from wtb.domain.ids import ExecutionId
 from wtb.domain.secrets import Masker
 from wtb.infrastructure.codecs.state_classes import StateClasses
+from wtb.infrastructure.runners.command_process import CommandProcess
 from wtb.server_commands import HANDLERS
 from wtb.server_commands.desk import WorkerDesk
 from wtb.server_commands.workflows import answer
@@ -252,6 +255,66 @@ def test_a_file_that_ends_its_worker_does_not_hide_the_others(workers: Workers, 
     assert served.find("good").reference == "good:flow"
     with pytest.raises(WorkerFailed):
         served.find("deadly")
+
+
+def test_a_file_that_never_ends_its_import_is_tried_rarely_and_stops_nobody_else(
+    workers: Workers, empty_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served_workflows, "_WAIT_S", 0.05)
+    begun, gate, now = threading.Event(), threading.Event(), [0.0]
+    asked: list[Sequence[str]] = []
+
+    def describe(wanted: Sequence[str]) -> list[dict[str, Any]]:
+        asked.append(wanted)
+        if "endless:flow" in wanted and len(asked) > 1:
+            begun.set()
+            gate.wait(20)
+            now[0] += 60
+            raise WorkerFailed("the worker was killed")
+        return [{"reference": each, "source": each, "name": each} for each in wanted]
+
+    served = ServedWorkflows(
+        ["endless:flow", "good:flow"],
+        folder=empty_folder,
+        recorded=False,
+        queries=workers.bench.services.queries,
+        describe=describe,
+        monotonic=lambda: now[0],
+    )
+    served.list_served()
+    now[0] += 31
+    loading = threading.Thread(target=served.list_served)
+    loading.start()
+    begun.wait(20)
+    assert served.find("good:flow").reference == "good:flow"  # as it was known, while somebody else waits
+    gate.set()
+    loading.join()
+    assert len(asked) == 4
+    now[0] += 29
+    assert [each.name for each in served.list_served()] == [None, "good:flow"]
+    assert len(asked) == 4
+    now[0] += 300
+    served.list_served()
+    assert asked[4:] == [["good:flow"]]
+
+
+def test_a_workflow_that_writes_into_the_connection_of_its_worker_is_an_error_like_any_other(tmp_path: Path) -> None:
+    file = tmp_path / "chatty.py"
+    for line in (b"garbage", b"[1]", b"{}"):
+        file.write_text(
+            "import os, stat\n"
+            "for number in range(3, 64):\n"
+            "    try:\n"
+            f"        stat.S_ISSOCK(os.fstat(number).st_mode) and os.write(number, {line + chr(10).encode()!r})\n"
+            "    except OSError:\n"
+            "        pass\n"
+        )
+        worker = CommandProcess({"folder": str(tmp_path / ".wtb")})
+        try:
+            with pytest.raises(WorkerFailed, match="cannot be read"):
+                worker.ask({"describe": [f"{file}:flow"]})
+        finally:
+            worker.kill()
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from wtb.api.command_answers import command_answer
+from wtb.api.models.run_changes import ChangedRun
+from wtb.api.problems import response_of
 from wtb.application.server.command_errors import error_data, error_from
 from wtb.application.server.commands import Commands
 from wtb.application.server.dispatch import CommandWorker, Dispatcher
@@ -236,3 +240,70 @@ def test_the_dispatcher_carries_out_so_many_commands_at_a_time_and_only_those_it
     assert ended[1].losses == 3
     assert ended[3].error == {"type": "InvalidInput", "message": "it cannot be imported"}
     assert commands.get(elsewhere.id).status is CommandStatus.PENDING
+
+
+def test_the_dispatcher_outlives_errors_that_nobody_expected(commands: Commands) -> None:
+    gate, faults = threading.Event(), [OSError("no more processes"), OSError("still none"), ValueError("garbage")]
+    gate.set()
+
+    def reference(command: Command) -> str | None:
+        if faults:
+            raise faults.pop()
+        return "agent.py:flow"
+
+    def start() -> CommandWorker:
+        if faults:
+            raise faults.pop()
+        return Worker(commands, [], gate)
+
+    dispatcher = Dispatcher(commands, start, workers=1, find_reference=reference)
+    dispatcher.start()
+    try:
+        ended = commands.wait_for(commands.accept(_START, by="Ada").id, 20)
+    finally:
+        dispatcher.close()
+    assert (ended.status, faults) == (CommandStatus.COMPLETED, [])
+
+
+def test_a_command_is_cancelled_while_it_waits_and_while_its_worker_hangs(commands: Commands) -> None:
+    busy: list[int] = []
+    gate = threading.Event()
+    dispatcher = Dispatcher(commands, lambda: Worker(commands, busy, gate), workers=1, find_reference=lambda _: None)
+    hanging, waiting = (commands.accept(_START, by="Ada") for _ in range(2))
+    dispatcher.start()
+    try:
+        while not busy:
+            gate.wait(0.01)
+        cancelled = [commands.cancel(each.id, by="Grace") for each in (waiting, hanging)]
+        assert not gate.is_set()
+        dispatcher.end(hanging.id)
+        assert gate.wait(10)
+    finally:
+        dispatcher.close()
+    for each in cancelled:
+        assert (each.status, each.owner) == (CommandStatus.FAILED, None)
+        assert each.error is not None
+        assert "was cancelled by Grace" in each.error["message"]
+        assert commands.get(each.id) == each
+        with pytest.raises(Conflict, match="has failed already"):
+            commands.cancel(each.id, by="Grace")
+    assert len(busy) == 1
+
+
+def test_answers_hold_only_texts_that_utf_8_can_hold() -> None:
+    half = "half a character: \ud800"
+    command = Command(
+        id="c",
+        kind=_START,
+        created_by="Ada",
+        created_at=FakeClock().now(),
+        status=CommandStatus.COMPLETED,
+        result={"run": {"failure": {"message": half}}, "scores": {half: [float("nan")]}},
+    )
+    shown = command_answer(replace(command, error=error_data(InvalidInput(half), Masker()))).model_dump_json()
+    assert shown.count(r"half a character: \\ud800") == 3
+    failure = {"type": "E", "message": half, "node": half}
+    run = {"id": "r", "workflow": half, "status": "failed", "version": 1, "failure": failure}
+    ChangedRun.model_validate({**run, "pause": {"reason": half, "kind": "question", "question": {"text": half}}})
+    assert ChangedRun.model_validate(run).model_dump_json().count(r"\\ud800") == 3
+    assert rb"\\ud800" in response_of(InvalidInput(half)).body

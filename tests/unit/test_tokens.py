@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from wtb.application.server.short_memory import FRESH_S
+from wtb.application.server.short_memory import FRESH_S, ShortMemory
 from wtb.application.server.sign_ins import LINK_LASTS, SESSION_LASTS, SignIns
 from wtb.application.server.tokens import AccessTokens
 from wtb.domain.access import Caller, Role, digest_of
@@ -167,3 +167,14 @@ def test_an_ended_session_is_refused_at_once(sign_ins: SignIns) -> None:
     assert sign_ins.find_session(secret) is not None
     sign_ins.end(secret)
     assert sign_ins.find_session(secret) is None
+
+
+def test_a_token_that_is_revoked_while_it_is_looked_up_is_not_remembered() -> None:
+    memory: ShortMemory[str] = ShortMemory(lambda: 0.0)
+
+    def look_up() -> str:
+        memory.forget()  # another request revokes the token, after this one has read it
+        return "valid"
+
+    memory.find(b"key", look_up)
+    assert memory.find(b"key", lambda: None) is None

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from wtb.api.models.base import AnswerModel
+from wtb.api.models.figures import PlainText, plain
 from wtb.api.models.problems import Problem
 from wtb.domain.commands import Command, CommandKind, CommandStatus
 
@@ -17,9 +18,9 @@ class CommandAnswer(AnswerModel):
 
     id: str
     kind: CommandKind = Field(examples=["run.start"])
-    subject: str | None = Field(description="The run or the batch that it concerns.")
+    subject: PlainText | None = Field(description="The run or the batch that it concerns.")
     status: CommandStatus = Field(examples=["running"])
-    created_by: str = Field(description="Who asked for it.", examples=["ci"])
+    created_by: PlainText = Field(description="Who asked for it.", examples=["ci"])
     created_at: datetime
     started_at: datetime | None = None
     ended_at: datetime | None = None
@@ -40,6 +41,6 @@ class CommandAnswer(AnswerModel):
             started_at=command.started_at,
             ended_at=command.ended_at,
             attempts=command.attempts,
-            result=None if command.result is None or not command.has_ended else dict(command.result),
+            result=None if command.result is None or not command.has_ended else plain(command.result),
             problem=problem,
         )

@@ -17,6 +17,7 @@ from wtb.domain.execution import Execution, ExecutionStatus, Failure, Neglect, P
 from wtb.domain.job_origin import JobOrigin
 from wtb.domain.rollback import RollbackDirection
 from wtb.domain.run_scores import RunScore
+from wtb.domain.secrets import Masker
 from wtb.domain.tools import ToolCall
 
 
@@ -205,7 +206,7 @@ class ExecutionAnswer(ExecutionRowAnswer):
     batch_name: PlainText | None
     variants: dict[str, str] = Field(description="The variants that it runs, by node.")
     options: dict[str, Any]
-    metadata: dict[str, Any]
+    metadata: dict[str, Any] = Field(description="What its caller keeps with it. Secrets are masked.")
     started_at: datetime | None
     paused_at: datetime | None
     ended_at: datetime | None
@@ -229,7 +230,7 @@ class ExecutionAnswer(ExecutionRowAnswer):
     state: StateAnswer = Field(description="The state at the head; a large one without its values.")
 
     @classmethod
-    def of_view(cls, view: RunView, state: StatePart) -> Self:
+    def of_view(cls, view: RunView, state: StatePart, masker: Masker) -> Self:
         """Return a view as an answer; the state is given in the form in which it is shown."""
         execution, times = view.execution, view.times
         return cls(
@@ -237,7 +238,7 @@ class ExecutionAnswer(ExecutionRowAnswer):
             batch_name=view.batch_name,
             variants={str(node): str(name) for node, name in execution.options.get("variants", {}).items()},
             options=plain(execution.options),
-            metadata=plain(execution.metadata),
+            metadata=plain(masker.data(execution.metadata)),
             started_at=times.started_at,
             paused_at=times.paused_at,
             ended_at=times.ended_at,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from wtb.api.models.base import AnswerModel
+from wtb.api.models.figures import PlainText
 
 
 class Problem(AnswerModel):
@@ -13,9 +14,9 @@ class Problem(AnswerModel):
     type: str = Field(examples=["urn:wtb:problem:execution-not-found"])
     title: str = Field(examples=["Execution not found"])
     status: int = Field(examples=[404])
-    detail: str = Field(description="What happened, to what, and what to do.")
+    detail: PlainText = Field(description="What happened, to what, and what to do.")
     code: str = Field(description="A stable name of the problem.", examples=["execution-not-found"])
-    faults: list[str] | None = Field(
+    faults: list[PlainText] | None = Field(
         default=None, description="Everything that is wrong, if it is more than one thing."
     )
-    command: str | None = Field(default=None, description="A command that does it instead.")
+    command: PlainText | None = Field(default=None, description="A command that does it instead.")

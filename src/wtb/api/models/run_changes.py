@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from wtb.api.models.base import AnswerModel, RequestModel
 from wtb.api.models.commands import CommandAnswer
+from wtb.api.models.figures import PlainText, plain
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Target = Annotated[int, Field(ge=0)] | Annotated[str, Field(min_length=1, max_length=200)]
 Variants = dict[Name, Name]
 """Which variant of a node to run."""
+
+PlainData = Annotated[dict[str, Any], BeforeValidator(plain)]
+"""Data with texts that came from users or from their code."""
 
 _EDIT = {"set": [{"path": ["messages", {"id": "m1"}, "content"], "value": "hello"}], "delete": [["draft"]]}
 
@@ -124,25 +128,25 @@ class CheckpointRequest(RequestModel):
 class PauseAnswer(AnswerModel):
     """Why a run waits."""
 
-    reason: str
+    reason: PlainText
     kind: str = Field(examples=["break_before"])
-    node: str | None = None
-    question: dict[str, Any] | None = None
+    node: PlainText | None = None
+    question: PlainData | None = None
 
 
 class FailureAnswer(AnswerModel):
     """Why a run failed."""
 
-    type: str
-    message: str
-    node: str | None = None
+    type: PlainText
+    message: PlainText
+    node: PlainText | None = None
 
 
 class ChangedRun(AnswerModel):
     """A run as a command left it. Its version is the ETag that the next change names."""
 
     id: str
-    workflow: str
+    workflow: PlainText
     status: str = Field(examples=["paused"])
     version: int
     pause: PauseAnswer | None = None
@@ -154,7 +158,7 @@ class NewCheckpoint(AnswerModel):
 
     id: str
     step: int
-    name: str
+    name: PlainText
 
 
 class ForkedFrom(AnswerModel):
@@ -177,7 +181,7 @@ class RollbackPlanAnswer(AnswerModel):
     """What a rollback would do, newest first. The ETag of this answer is what the rollback names in If-Match."""
 
     command: CommandAnswer
-    plan: dict[str, Any] | None = Field(
+    plan: PlainData | None = Field(
         default=None, description="The nodes and calls to undo, calls that stay, and files that change."
     )
 

@@ -1,4 +1,4 @@
-"""Commands: what was accepted, how far it is, and how it ended."""
+"""Commands: what was accepted, how far it is, how it ended; and an end for those that hang."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.concurrency import run_in_threadpool
 
-from wtb.api.access import Viewer
+from wtb.api.access import Operator, Viewer
 from wtb.api.command_answers import Commanding, Wait, command_answer, ended
 from wtb.api.models.base import ListAnswer
 from wtb.api.models.commands import CommandAnswer
 from wtb.api.parts import Parts
 from wtb.api.problems import answers
 from wtb.domain.commands import CommandStatus
-from wtb.domain.errors import CommandNotFound, InvalidInput
+from wtb.domain.errors import CommandNotFound, Conflict, InvalidInput
 
 router = APIRouter(prefix="/api/v1/commands", tags=["commands"])
 
@@ -50,6 +50,20 @@ async def get_command(
     """Return a command with its result, or with the problem that ended it; first wait for its end, if you want."""
     command = await run_in_threadpool(server.commands.get, command_id)
     return command_answer(await ended(server.commands, command, wait_s, parts.stopping))
+
+
+@router.post(
+    "/{command_id}/cancel",
+    operation_id="commands_cancel",
+    summary="Cancel a command",
+    responses=answers(CommandNotFound, Conflict, InvalidInput),
+)
+def cancel_command(server: Commanding, caller: Operator, command_id: str) -> CommandAnswer:
+    """End a command that waits, or one that hangs: its worker is killed, as by a crash, and what it stored stays.
+
+    To end a run in an orderly way, pause or stop the run. A run that is left behind can be resumed or stopped.
+    """
+    return command_answer(server.cancel(command_id, by=caller.name))
 
 
 def _read_cursor(cursor: str) -> tuple[datetime, str]:

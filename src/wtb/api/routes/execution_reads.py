@@ -95,7 +95,7 @@ def get_execution(*, parts: Parts, caller: Viewer, run: RunId, response: Respons
     """Return everything about a run. The ETag is its version; a change that must not be blind sends it back."""
     view = parts.services.queries.run(run)
     response.headers["ETag"] = f'"{view.execution.version}"'
-    return ExecutionAnswer.of_view(view, part_of(parts, view.state))
+    return ExecutionAnswer.of_view(view, part_of(parts, view.state), parts.services.masker)
 
 
 @router.get(

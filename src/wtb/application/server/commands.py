@@ -191,6 +191,19 @@ class Commands:
         """Store why a command failed."""
         return self._save(command, command.failed(error_data(error, self._masker), self._clock.now()))
 
+    def cancel(self, command_id: str, *, by: str) -> Command:
+        """End a command that has not ended; raise Conflict if it has. Its worker notices within seconds, and ends."""
+        command = self.get(command_id)
+        reason = Conflict(f"{command.kind} of {command.subject!r} was cancelled by {by}; what it has stored stays")
+        try:
+            cancelled = self.fail(command, reason)
+        except Conflict:
+            if self.get(command_id).has_ended:
+                raise
+            return self.cancel(command_id, by=by)  # a worker took it, or gave it back, in this very moment
+        self.told_of_end(command_id)
+        return cancelled
+
     def put_back(self, command: Command, so_far: Mapping[str, Any]) -> Command:
         """Let another worker take a command, because this server ends."""
         return self._save(command, command.put_back(so_far))

@@ -104,7 +104,7 @@ class SpareWorkers:
                     return
             try:
                 worker = self._started()
-            except WorkerFailed:
+            except Exception:  # noqa: BLE001  without this thread, every command would wait for the start of its worker
                 _log.exception("no worker can be started; trying again")
                 with self._changed:
                     self._changed.wait_for(self._closed.is_set, timeout=_GRACE_S)
@@ -162,6 +162,13 @@ class Dispatcher:
             timer.cancel()
             worker.kill()
 
+    def end(self, command_id: str) -> None:
+        """End the worker of a command now, if this server has it."""
+        with self._lock:
+            worker = self._begun.get(command_id)
+        if worker is not None:
+            worker.kill()
+
     def close(self) -> None:
         """Let runs reach the end of their step, then end all workers. What is left goes on with the next server."""
         self._closed.set()
@@ -194,9 +201,9 @@ class Dispatcher:
                     self._commands.forget_old()
                 while not self._closed.is_set() and self._take_one():
                     pass
-            except WTBError:
+            except Exception:  # noqa: BLE001  without this thread, no command would ever be carried out again
                 _log.exception("no command can be taken now; trying again")
-                time.sleep(_LOOK_S)
+                self._closed.wait(_LOOK_S)
 
     def _take_one(self) -> bool:
         """Begin with the next command; return False if there is none, or no worker is free."""
@@ -249,8 +256,9 @@ class Dispatcher:
                 with self._lock:
                     self._begun[found.id] = worker
                 self._carried_out(command, reference, worker)
-        except WTBError:
+        except Exception:  # noqa: BLE001  it has a next attempt
             _log.exception("command %s could not be carried out here; it waits for its next attempt", found.id)
+            self._closed.wait(_LOOK_S)  # whatever is wrong, such as too many processes, needs a moment
         finally:
             if worker is not None:
                 worker.kill()
@@ -268,10 +276,12 @@ class Dispatcher:
             self._commands.lose(command, how)
 
 
-def answer_of(said: Mapping[str, Any] | None, how: str) -> Mapping[str, Any]:
+def answer_of(said: Any, how: str) -> Mapping[str, Any]:
     """Return what a worker answered to a question; raise the error that it answered instead."""
     if said is None:
         raise WorkerFailed(f"the worker {how} before it answered; the server's log has its last words")
+    if not isinstance(said, Mapping) or not isinstance(said.get("refused", said.get("answer")), Mapping):
+        raise WorkerFailed("the answer of the worker cannot be read: the workflow's own code wrote into its connection")
     if "refused" in said:
         raise error_from(said["refused"])
     answer: Mapping[str, Any] = said["answer"]

@@ -22,6 +22,12 @@ _NEEDS_NO_CODE = frozenset({CommandKind.RUN_CHECKPOINT, CommandKind.RUN_ABANDON_
 _FRESH_S = 30.0
 """For how long the description of a workflow counts if its file has not changed; modules that it imports may have."""
 
+_TRIES = 10
+"""After so many times the time that it took, a workflow that could not be loaded is tried again: it may hang."""
+
+_WAIT_S = 3.0
+"""How long others wait for somebody who loads workflows, before they use the descriptions from before."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedWorkflow:
@@ -49,14 +55,23 @@ class ServedWorkflows:
     """The references of `wtb serve`; without any, the recorded sources under a folder."""
 
     def __init__(
-        self, references: Sequence[str], *, folder: Path, recorded: bool, queries: Queries, describe: Describe
+        self,
+        references: Sequence[str],
+        *,
+        folder: Path,
+        recorded: bool,
+        queries: Queries,
+        describe: Describe,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._references = tuple(absolute(each, folder) for each in references)
         self._folder = folder
         self._recorded = recorded and not references
         self._queries = queries
         self._describe = describe
+        self._monotonic = monotonic
         self._known: dict[str, tuple[float, object, ServedWorkflow]] = {}
+        """Until when each description counts, and the stamp of its file."""
         self._lock = threading.Lock()
 
     def list_served(self) -> tuple[ServedWorkflow, ...]:
@@ -127,14 +142,24 @@ class ServedWorkflows:
         return tuple(found)
 
     def _described(self, references: Sequence[str]) -> tuple[ServedWorkflow, ...]:
-        with self._lock:
-            now = time.monotonic()
-            stamps = {each: _stamp(each) for each in references}
-            stale = [each for each in references if not self._is_fresh(each, stamps[each], now)]
-            if stale:
-                for found in self._loaded(stale):
-                    self._known[found.reference] = (now, stamps[found.reference], found)
-            return tuple(self._known[each][2] for each in references)
+        is_known = all(each in self._known for each in references)
+        if self._lock.acquire(timeout=_WAIT_S if is_known else -1):
+            try:
+                self._refresh(references)
+            finally:
+                self._lock.release()
+        return tuple(self._known[each][2] for each in references)
+
+    def _refresh(self, references: Sequence[str]) -> None:
+        """Load what has changed, and what may have."""
+        begun = self._monotonic()
+        stamps = {each: _stamp(each) for each in references}
+        stale = [each for each in references if not self._is_fresh(each, stamps[each], begun)]
+        found = self._loaded(stale) if stale else ()
+        now = self._monotonic()
+        for each in found:
+            lasts = _FRESH_S if each.error is None else max(_FRESH_S, _TRIES * (now - begun))
+            self._known[each.reference] = (now + lasts, stamps[each.reference], each)
 
     def _loaded(self, references: Sequence[str]) -> list[ServedWorkflow]:
         """Let a worker load references. If one of them ends the worker, the others still count."""
@@ -147,7 +172,7 @@ class ServedWorkflows:
 
     def _is_fresh(self, reference: str, stamp: object, now: float) -> bool:
         known = self._known.get(reference)
-        return known is not None and known[1] == stamp and now - known[0] < _FRESH_S
+        return known is not None and known[1] == stamp and now < known[0]
 
 
 def absolute(reference: str, folder: Path) -> str:

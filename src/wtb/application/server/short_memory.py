@@ -21,6 +21,7 @@ class ShortMemory(Generic[Value]):
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._values: dict[bytes, tuple[float, Value]] = {}
+        self._forgotten = 0
 
     def find(self, key: bytes, look_up: Callable[[], Value | None]) -> Value | None:
         """Return what is remembered, or look it up."""
@@ -28,8 +29,11 @@ class ShortMemory(Generic[Value]):
         remembered = self._values.get(key)
         if remembered is not None and now - remembered[0] < FRESH_S:
             return remembered[1]
+        forgotten = self._forgotten
         found = look_up()
         with self._lock:
+            if forgotten != self._forgotten:  # what was looked up may be older than the change
+                return found
             if len(self._values) >= _MOST:
                 self._values.clear()
             if found is None:
@@ -41,4 +45,5 @@ class ShortMemory(Generic[Value]):
     def forget(self) -> None:
         """Look everything up again."""
         with self._lock:
+            self._forgotten += 1
             self._values.clear()

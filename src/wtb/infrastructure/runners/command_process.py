@@ -46,12 +46,20 @@ class CommandProcess:
 
     def carry_out(self, command: Command, reference: str | None) -> str | None:
         self._channel.send({"command": command.to_data(), "reference": reference})
-        said = self._channel.receive()
-        return None if said is not None else self._ending()
+        while True:
+            with suppress(ValueError):  # the user's code may write into the connection; the store says what happened
+                said = self._channel.receive()
+                if said is None:
+                    return self._ending()
+                if said == {"done": command.id}:
+                    return None
 
     def ask(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
         self._channel.send({"ask": dict(question)})
-        said = self._channel.receive()
+        try:
+            said = self._channel.receive()
+        except ValueError:
+            said = {}
         return answer_of(said, "" if said is not None else self._ending())
 
     def stop(self) -> None:
