@@ -40,6 +40,12 @@ Cursor = Annotated[
     str | None, Query(description="The `next` of the page before; without it the first page.", max_length=2_000)
 ]
 Limit = Annotated[int, Query(description="The most items of a page.", ge=1, le=500)]
+EventTypes = Annotated[
+    list[str], Query(alias="type", description="Only these types, such as `node.failed`, or all of a noun: `node`.")
+]
+Severities = Annotated[list[str], Query(alias="severity", description="Only `info`, `warning` or `error`.")]
+RunIds = Annotated[list[str], Query(alias="run", description="Only events of these runs, by their whole ids.")]
+BatchIds = Annotated[list[str], Query(alias="batch", description="Only events of these batches, by their whole ids.")]
 Step = Annotated[int | None, Query(description="Only what comes before this step.", ge=0, lt=1 << 62)]
 
 

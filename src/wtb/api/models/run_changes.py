@@ -8,6 +8,8 @@ from pydantic import Field
 
 from wtb.api.models.base import AnswerModel, RequestModel
 from wtb.api.models.commands import CommandAnswer
+from wtb.api.models.executions import PauseAnswer
+from wtb.domain.execution import ExecutionStatus
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Target = Annotated[int, Field(ge=0)] | Annotated[str, Field(min_length=1, max_length=200)]
@@ -121,15 +123,6 @@ class CheckpointRequest(RequestModel):
     description: str = Field(default="", max_length=10_000)
 
 
-class PauseAnswer(AnswerModel):
-    """Why a run waits."""
-
-    reason: str
-    kind: str = Field(examples=["break_before"])
-    node: str | None = None
-    question: dict[str, Any] | None = None
-
-
 class FailureAnswer(AnswerModel):
     """Why a run failed."""
 
@@ -143,7 +136,7 @@ class ChangedRun(AnswerModel):
 
     id: str
     workflow: str
-    status: str = Field(examples=["paused"])
+    status: ExecutionStatus
     version: int
     pause: PauseAnswer | None = None
     failure: FailureAnswer | None = None

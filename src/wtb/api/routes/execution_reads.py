@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Response
 
 from wtb.api.access import Viewer
 from wtb.api.models.base import ListAnswer
-from wtb.api.models.executions import ExecutionAnswer, ExecutionList, ScoreAnswer
+from wtb.api.models.executions import ExecutionAnswer, ExecutionListAnswer, ScoreAnswer
 from wtb.api.models.parameters import AtQuery, Cursor, Limit, Moment, RunId
 from wtb.api.models.states import StateAnswer
 from wtb.api.parts import Parts
@@ -60,7 +60,7 @@ def list_executions(
     counts: Annotated[bool, Query(description="Also count the runs that fit the other filters, by status.")] = False,
     cursor: Cursor = None,
     limit: Limit = 50,
-) -> ExecutionList:
+) -> ExecutionListAnswer:
     """Return a page of runs. A damaged run is left out; `GET /upkeep/doctor` tells of it."""
     filters: RunFilters = {
         "statuses": status or (),
@@ -75,7 +75,7 @@ def list_executions(
     elif batch is not None:
         filters["batch"] = parts.services.queries.batch_record(_searchable(batch, "batch") or "").id
     page = parts.services.queries.run_page(cursor=cursor, limit=limit, health=health, with_counts=counts, **filters)
-    return ExecutionList.of(page)
+    return ExecutionListAnswer.of(page)
 
 
 def _aware(moment: datetime | None, name: str) -> datetime | None:
@@ -100,7 +100,7 @@ def get_execution(*, parts: Parts, caller: Viewer, run: RunId, response: Respons
 
 @router.get(
     "/{execution_id}/state",
-    operation_id="executions_state",
+    operation_id="executions_get_state",
     summary="Show the state of a run, or one place of it",
     responses=answers(ExecutionNotFound, CheckpointNotFound, InvalidInput, DamagedData),
 )
@@ -129,7 +129,7 @@ def get_state(
 
 
 @router.get(
-    "/{execution_id}/scores", operation_id="executions_scores", summary="List the scores of a run", responses=_ONE
+    "/{execution_id}/scores", operation_id="executions_list_scores", summary="List the scores of a run", responses=_ONE
 )
 def list_scores(*, parts: Parts, caller: Viewer, run: RunId) -> ListAnswer[ScoreAnswer]:
     """Return what evaluators said about a run, oldest first. The scores of a batch are in its results."""
