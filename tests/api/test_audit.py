@@ -48,7 +48,7 @@ def test_errors_tools_and_times_are_filters_and_pages_follow_each_other(viewer: 
     assert types(errors=True) == ["tool.failed", "node.failed"]
     assert types(tools=True) == ["tool.completed", "tool.failed"]
     assert types(tools=True, errors=True) == ["tool.failed"]
-    assert types(everything=True, until="2026-01-01T01:00:00") == ["node.failed"]
+    assert types(everything=True, until="2026-01-01T01:00:00Z") == ["node.failed"]
     assert types(tools=True, since="2026-01-01T02:00:00Z") == ["tool.completed"]
     first = viewer.get("/api/v1/audit", params={"tools": True, "limit": 1}).json()
     rest = viewer.get("/api/v1/audit", params={"tools": True, "limit": 1, "cursor": first["next"]}).json()

@@ -55,7 +55,7 @@ class IfMatch:
 def read_if_match(header: str | None, what: str) -> IfMatch:
     """Return what If-Match names; raise PreconditionRequired without one, VersionMismatch if it is no tag of ours."""
     if header is None:
-        raise PreconditionRequired(f"say which version you want to change: send the ETag of {what} as If-Match")
+        raise PreconditionRequired(f"this needs the version that you have seen; send the ETag of {what} as If-Match")
     found = _TAG.fullmatch(header.strip())
     if found is None:
         raise VersionMismatch(f"If-Match {header[:80]!r} is not the ETag of {what}; read it again")

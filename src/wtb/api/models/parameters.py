@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 
 from fastapi import Path, Query
-from pydantic import BeforeValidator
+from pydantic import AwareDatetime, BeforeValidator
+
+from wtb.domain.errors import InvalidInput
 
 _TEXT = r"^[^\x00-\x1f\x7f]+$"
 """Control characters are in no id and in no name."""
@@ -49,6 +50,13 @@ BatchIds = Annotated[list[str], Query(alias="batch", description="Only events of
 Step = Annotated[int | None, Query(description="Only what comes before this step.", ge=0, lt=1 << 62)]
 
 
+def printable(name: str, text: str | None) -> str | None:
+    """Return the text of a query parameter; refuse control characters, which no id and no name has."""
+    if text is not None and not text.isprintable():
+        raise InvalidInput(f"{name}: {text[:40]!r} contains control characters; no id and no name has them")
+    return text
+
+
 def _not_a_number(value: object) -> object:
     """Refuse a number, which pydantic would take for seconds since 1970 and OpenAPI does not describe."""
     try:
@@ -58,5 +66,5 @@ def _not_a_number(value: object) -> object:
     raise ValueError("give a date and a time with its zone, for example 2026-01-31T12:00:00Z")
 
 
-Moment = Annotated[datetime, BeforeValidator(_not_a_number)]
-"""A point in time."""
+Moment = Annotated[AwareDatetime, BeforeValidator(_not_a_number)]
+"""A point in time, with its zone."""

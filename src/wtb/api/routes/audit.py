@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
@@ -38,14 +37,7 @@ def _period(
     since: Annotated[Moment | None, Query(description="Only from this time on.")] = None,
     until: Annotated[Moment | None, Query(description="Only before this time.")] = None,
 ) -> Period:
-    return Period(since=_aware(since), until=_aware(until))
-
-
-def _aware(at: datetime | None) -> datetime | None:
-    """Return a time with its zone; one without is in UTC, like all times of this server."""
-    if at is None or at.tzinfo is not None:
-        return at
-    return at.replace(tzinfo=UTC)
+    return Period(since=since, until=until)
 
 
 WantedPeriod = Annotated[Period, Depends(_period)]

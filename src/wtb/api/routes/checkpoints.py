@@ -12,7 +12,7 @@ from wtb.api.access import Viewer
 from wtb.api.models.base import ListAnswer
 from wtb.api.models.checkpoints import CheckpointCountsAnswer, CheckpointDetailAnswer, CheckpointRowAnswer, FileAnswer
 from wtb.api.models.diffs import DiffAnswer
-from wtb.api.models.parameters import AtQuery, Cursor, Limit, RunId, Target
+from wtb.api.models.parameters import AtQuery, Cursor, Limit, RunId, Target, printable
 from wtb.api.parts import Parts
 from wtb.api.problems import answers
 from wtb.api.states import part_of, tagged_json
@@ -174,14 +174,8 @@ def get_diff(
     """Compare the states, the files and the calls in between, of one run or of two."""
     queries = parts.services.queries
     before, after = (
-        queries.checkpoint(run, _printable(old)),
-        queries.checkpoint(_printable(other) or run, _printable(new)),
+        queries.checkpoint(run, printable("from", old)),
+        queries.checkpoint(printable("run", other) or run, printable("to", new)),
     )
     found = parts.services.comparison.compare(before.id, after.id, texts=texts)
     return DiffAnswer.of(found, tagged_json(parts))
-
-
-def _printable(text: str | None) -> str | None:
-    if text is not None and not text.isprintable():
-        raise InvalidInput(f"{text[:40]!r} holds characters that no id or name has")
-    return text

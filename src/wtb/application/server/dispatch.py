@@ -271,7 +271,7 @@ class Dispatcher:
 def answer_of(said: Mapping[str, Any] | None, how: str) -> Mapping[str, Any]:
     """Return what a worker answered to a question; raise the error that it answered instead."""
     if said is None:
-        raise WorkerFailed(f"the worker {how} before it answered; the server's log has its last words")
+        raise WorkerFailed(f"the worker {how} before it answered; the server's log has its last output")
     if "refused" in said:
         raise error_from(said["refused"])
     answer: Mapping[str, Any] = said["answer"]

@@ -97,7 +97,7 @@ class ServedWorkflows:
             if broken:
                 return broken[0].reference
         raise WorkflowNotServed(
-            f"run {execution.id!r} is of the workflow {execution.workflow_name!r}, which this server does not serve",
+            f"this server does not serve the workflow {execution.workflow_name!r} of run {execution.id!r}",
             f"wtb {verb} {execution.id}",
         )
 
