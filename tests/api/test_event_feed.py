@@ -107,11 +107,11 @@ def test_pages_go_from_the_start_to_the_end_and_on(server: RunningServer, servic
         record(services, "a")
         later = http.get("/api/v1/events", params={"since": rest["cursor"]}).raise_for_status().json()
         assert places(later["items"]) == [("a", 6)]
-        failed = http.get("/api/v1/events", params={"types": "node.failed", "severities": "error"}).json()
+        failed = http.get("/api/v1/events", params={"type": "node.failed", "severity": "error"}).json()
         assert places(failed["items"]) == [("b", 1), ("b", 2)]
-        for filters in ({"execution": "b"}, {"batch": "b"}, {"types": ["node.failed", "token"], "execution": "b"}):
+        for filters in ({"run": "b"}, {"batch": "b"}, {"type": ["node.failed", "token"], "run": "b"}):
             assert places(http.get("/api/v1/events", params=filters).json()["items"]) == [("b", 1), ("b", 2)]
-        [item] = http.get("/api/v1/events", params={"execution": "a", "limit": 1}).json()["items"]
+        [item] = http.get("/api/v1/events", params={"run": "a", "limit": 1}).json()["items"]
         assert item["data"] == STRANGE
         assert (item["type"], item["severity"]) == ("node.logged", "info")
 
@@ -121,8 +121,8 @@ def test_pages_go_from_the_start_to_the_end_and_on(server: RunningServer, servic
     [
         ({"since": "nonsense"}, 410, "cursor-gone"),
         ({"since": "MC4xLjAwMDAwMDAwMDAwMDAwMDAu"}, 410, "cursor-gone"),
-        ({"types": "node.exploded"}, 422, "invalid-input"),
-        ({"severities": "loud"}, 422, "invalid-input"),
+        ({"type": "node.exploded"}, 422, "invalid-input"),
+        ({"severity": "loud"}, 422, "invalid-input"),
     ],
 )
 def test_what_cannot_be_served_is_a_problem_on_every_way(
@@ -163,14 +163,12 @@ def test_server_sent_events_go_on_from_the_last_id(server: RunningServer, servic
     record(services, "a", 4)
     accept = {"Accept": "text/event-stream"}
     with server.http() as http:
-        with http.stream("GET", "/api/v1/events?since=start&execution=a", headers=accept) as answer:
+        with http.stream("GET", "/api/v1/events?since=start&run=a", headers=accept) as answer:
             assert answer.headers["content-type"].startswith("text/event-stream")
             messages = sse(answer.iter_lines())
             first = [next(messages) for _ in range(2)]
         kept = first[-1]["id"]
-        with http.stream(
-            "GET", "/api/v1/events?since=now&execution=a", headers={**accept, "Last-Event-ID": kept}
-        ) as answer:
+        with http.stream("GET", "/api/v1/events?since=now&run=a", headers={**accept, "Last-Event-ID": kept}) as answer:
             messages = sse(answer.iter_lines())
             rest = [next(messages) for _ in range(2)]
             record(services, "a")
@@ -184,7 +182,7 @@ def test_a_silent_stream_has_heartbeats_whose_cursor_goes_on(
     server: RunningServer, services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(api_feed, "HEARTBEAT_S", 0.05)
-    with server.socket("execution=quiet") as follower:
+    with server.socket("run=quiet") as follower:
         first = json.loads(follower.recv(WAIT_S))
         record(services, "loud", 3)
         end = time.monotonic() + WAIT_S

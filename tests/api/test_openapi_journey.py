@@ -50,11 +50,11 @@ def test_start_break_edit_resume_diff_rollback_redo_fork_answer(api: OpenApiClie
     assert [call["tool"] for call in planned.json()["plan"]["reverse"]] == ["send"]
     back = api.call("executions_rollback", {"target": 1}, **at, wait_s=WAIT_S, if_match=planned.headers["etag"])
     assert back.json()["run"]["status"] == "paused", back.text
-    state = api.done("executions_state", **at, whole="true")["value"]
+    state = api.done("executions_get_state", **at, whole="true")["value"]
     assert "sent" not in state
     redone = api.done("executions_redo", **at, wait_s=WAIT_S, if_match=back.headers["etag"])
     assert redone["run"]["version"] > back.json()["run"]["version"]
-    assert api.done("executions_state", **at, whole="true")["value"]["review"] == "yes"
+    assert api.done("executions_get_state", **at, whole="true")["value"]["review"] == "yes"
 
     forked = api.done("executions_fork", {"target": 1, "variants": {"plan": "short"}}, **at, wait_s=WAIT_S)
     fork = {"execution_id": forked["run"]["id"]}
@@ -82,7 +82,7 @@ def test_a_batch_runs_to_its_verdict_and_a_gate_judges_it(api: OpenApiClient) ->
     assert ended["command"]["status"] == "completed"
     batch = {"batch_id": "by file"}
     assert api.done("batches_get", **batch)["completed"] == 12
-    matrix = api.done("batches_matrix", **batch)
+    matrix = api.done("batches_get_matrix", **batch)
     assert len(matrix["matrix"]) == 2
     verdicts = api.done("batches_compare", **batch)["items"]
     assert [(row["metric"], row["finding"]) for row in verdicts if row["metric"] == "exact_match"]

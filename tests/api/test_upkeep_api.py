@@ -96,12 +96,12 @@ def test_pruning_is_a_dry_run_by_default_and_names_who_asked(
     assert (plan["dry_run"], plan["is_complete"], plan["runs"]) == (True, True, 1)
     assert plan["checkpoints"] == {Reason.BEYOND_LAST.value: 2}
     assert admin.post("/api/v1/upkeep/prune", json={"workflow": "other"}).json()["runs"] == 0
-    done = admin.post("/api/v1/upkeep/prune", json={"dry_run": False, "execution": run.id}).json()
+    done = admin.post("/api/v1/upkeep/prune", json={"dry_run": False, "run": run.id}).json()
     assert (done["dry_run"], done["checkpoints"]) == (False, {Reason.BEYOND_LAST.value: 2})
     with services.storage.unit_of_work(readonly=True) as uow:
         (told,) = uow.events.list_events(types=[EventType.CHECKPOINT_DELETED])
     assert told.data["by"] == "the admin"
-    unknown = admin.post("/api/v1/upkeep/prune", json={"execution": "none"})
+    unknown = admin.post("/api/v1/upkeep/prune", json={"run": "none"})
     assert (unknown.status_code, unknown.json()["code"]) == (404, "execution-not-found")
 
 

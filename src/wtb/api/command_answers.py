@@ -55,7 +55,7 @@ class IfMatch:
 def read_if_match(header: str | None, what: str) -> IfMatch:
     """Return what If-Match names; raise PreconditionRequired without one, VersionMismatch if it is no tag of ours."""
     if header is None:
-        raise PreconditionRequired(f"say which version you want to change: send the ETag of {what} as If-Match")
+        raise PreconditionRequired(f"this needs the version that you have seen; send the ETag of {what} as If-Match")
     found = _TAG.fullmatch(header.strip())
     if found is None:
         raise VersionMismatch(f"If-Match {header[:80]!r} is not the ETag of {what}; read it again")
@@ -138,15 +138,22 @@ def _command_call(
     idempotency_key: Annotated[
         str | None, Header(description="A new text for each new request: sent again, it is carried out once.")
     ] = None,
-    if_match: Annotated[str | None, Header(description="The ETag of what is to be changed.")] = None,
 ) -> CommandCall:
-    return CommandCall(
-        server=server, stopping=parts.stopping, key=idempotency_key, if_match=if_match, response=response
-    )
+    return CommandCall(server=server, stopping=parts.stopping, key=idempotency_key, if_match=None, response=response)
 
 
 Call = Annotated[CommandCall, Depends(_command_call)]
 """The type of a route's argument that gives a command."""
+
+
+def _versioned_call(
+    call: Call, *, if_match: Annotated[str | None, Header(description="The ETag of what is to be changed.")] = None
+) -> CommandCall:
+    return replace(call, if_match=if_match)
+
+
+VersionedCall = Annotated[CommandCall, Depends(_versioned_call)]
+"""The type of a route's argument that gives a command for the version that If-Match names."""
 
 
 async def ended(commands: Commands, command: Command, wait_s: float, stopping: threading.Event) -> Command:
@@ -167,8 +174,13 @@ async def ended(commands: Commands, command: Command, wait_s: float, stopping: t
 
 
 def command_answer(command: Command) -> CommandAnswer:
-    """Return a command as callers see it."""
+    """Return a command with its result, as callers see it."""
     return CommandAnswer.of(command, None if command.error is None else problem_of(error_from(command.error)))
+
+
+def accepted_answer(command: Command) -> CommandAnswer:
+    """Return a command inside an answer that has the parts of its result itself."""
+    return command_answer(replace(command, result=None))
 
 
 def result_of(command: Command) -> Mapping[str, Any]:
@@ -183,5 +195,4 @@ def run_change(call: CommandCall, command: Command) -> RunChange:
     if found is not None:
         call.response.headers["ETag"] = f'"{found["version"]}"'
     more = {name: result.get(name) for name in ("run", "checkpoint", "forked_from")}
-    command_only = command_answer(replace(command, result=None))  # the answer itself has what it gave
-    return RunChange.model_validate({"command": command_only, **more})
+    return RunChange.model_validate({"command": accepted_answer(command), **more})

@@ -64,7 +64,7 @@ class BoundedProtocol(H11Protocol):
             "type": "urn:wtb:problem:bad-request",
             "title": "Bad request",
             "status": 400,
-            "detail": f"this is no HTTP request, or its headers are larger than {LARGEST_HEADERS_BYTES:,} bytes",
+            "detail": f"this is not an HTTP request, or its headers are larger than {LARGEST_HEADERS_BYTES:,} bytes",
             "code": "bad-request",
         }
         body = json.dumps(problem).encode()

@@ -100,7 +100,7 @@ class EventStream:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._woken.wait(), min(max(0.0, until - self._loop.time()), _STOP_S))
             if self._parts.stopping.is_set():
-                raise ServerStopping("the server stops; connect again, from your last cursor")
+                raise ServerStopping("the server is stopping; connect again from your last cursor")
 
     def close(self) -> None:
         """Stop following."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,6 +31,9 @@ _EVERYWHERE = {
 """Problems that the server answers to any request."""
 
 
+_LIST = re.compile(r"\bListAnswer[_[](\w+?)(?:Row)?(?:Answer)?[]_](?=\")")
+
+
 def role_of(route: BaseRoute) -> Role | None:
     """Return the role that a route needs; None if it declares none."""
     return next(_roles(route.dependant), None) if hasattr(route, "dependant") else None
@@ -48,7 +53,13 @@ def describe(app: FastAPI) -> dict[str, Any]:
         if isinstance(route, APIRoute) and route.include_in_schema:
             for method in route.methods or ():
                 _complete(data["paths"][route.path_format][method.lower()], role_of(route))
-    return data
+    return _with_list_names(data)
+
+
+def _with_list_names(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the description with TokenListAnswer for the name that pydantic gives, ListAnswer_TokenAnswer_."""
+    named: dict[str, Any] = json.loads(_LIST.sub(r"\1ListAnswer", json.dumps(data)))
+    return named
 
 
 def _complete(operation: dict[str, Any], role: Role | None) -> None:

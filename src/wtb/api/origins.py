@@ -38,8 +38,8 @@ class OriginCheck:
         hosts = connection.headers.getlist("host")
         if len(hosts) != 1 or not self._is_ours(hosts[0]):
             raise Forbidden(
-                f"this server is not {', '.join(hosts) or 'without a Host'!r}; if it is, name the host in its setting "
-                "server.allowed_hosts"
+                f"this server does not answer to the name {', '.join(hosts)!r}; if that is its name, add it to the "
+                "setting server.allowed_hosts"
             )
         origins = connection.headers.getlist("origin")
         if any(origin.lower() != f"{self._scheme}://{hosts[0]}".lower() for origin in origins):

@@ -47,7 +47,7 @@ STATUSES: dict[type[WTBError], HTTPStatus] = {
 """The status of an error is that of its nearest class in this table."""
 
 _CODES = {
-    HTTPStatus.NOT_FOUND: ("not-found", "this server has no such address"),
+    HTTPStatus.NOT_FOUND: ("not-found", "this server has no such address; /openapi.json lists those of its API"),
     HTTPStatus.METHOD_NOT_ALLOWED: (
         "method-not-allowed",
         "this address takes other methods; the header Allow has them",

@@ -59,7 +59,7 @@ def listen(server: ServerSettings) -> socket.socket:
         family, kind, _, _, place = socket.getaddrinfo(server.host, server.port, type=socket.SOCK_STREAM)[0]
         made = socket.socket(family, kind)
     except OSError as error:
-        raise InvalidInput(f"{server.host!r} is no address of this machine: {error.strerror or error}") from error
+        raise InvalidInput(f"{server.host!r} is not an address of this machine: {error.strerror or error}") from error
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if hasattr(socket, "TCP_USER_TIMEOUT"):  # ends a connection whose client takes nothing of what it asked for
@@ -165,4 +165,4 @@ def _refusal(server: ServerSettings, error: OSError) -> InvalidInput:
         )
     if error.errno == errno.EACCES:
         return InvalidInput(f"port {server.port} is for the system only; choose one above 1023 with --port")
-    return InvalidInput(f"{server.host!r} is no address of this machine: {error.strerror or error}")
+    return InvalidInput(f"{server.host!r} is not an address of this machine: {error.strerror or error}")

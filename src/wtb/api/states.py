@@ -43,8 +43,8 @@ def _read_path(text: str | None) -> list[Any]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(f'the path {text[:80]!r} is no JSON; write ["messages", 3]') from error
+        raise InvalidInput(f'the path {text[:80]!r} is not JSON; write a list such as ["messages", 3]') from error
     is_path = isinstance(found, list) and len(found) <= _LONGEST_PATH
     if not is_path or not all(type(key) in (str, int) for key in found):
-        raise InvalidInput(f'the path {text[:80]!r} is no list of keys and positions; write ["messages", 3]')
+        raise InvalidInput(f'the path {text[:80]!r} is not a list of keys and positions; write ["messages", 3]')
     return list(found)

@@ -10,8 +10,8 @@ from wtb.api.models.audit import (
     AuditSummaryAnswer,
     ChainCheckAnswer,
     ToolUseAnswer,
-    ToolUseListAnswer,
 )
+from wtb.api.models.base import ListAnswer
 from wtb.client.connection import Connection, path_of
 from wtb.client.requests import Names, each_of, get
 
@@ -29,7 +29,7 @@ class AuditVerbs(Connection):
         everything: bool = False,
     ) -> AsyncGenerator[AuditEntryAnswer]:
         """Return who changed what one by one, newest first; with `everything` also events that name nobody."""
-        filters = {"by": by, "types": each_of(types), "since": since, "until": until, "everything": everything}
+        filters = {"by": by, "type": each_of(types), "since": since, "until": until, "everything": everything}
         async for entry in self._each(AuditEntryAnswer, path_of("audit"), **filters, limit=500):
             yield entry
 
@@ -41,7 +41,9 @@ class AuditVerbs(Connection):
 
     async def tool_use(self, *, since: datetime | None = None, until: datetime | None = None) -> list[ToolUseAnswer]:
         """Return calls, failures and durations of every tool."""
-        return (await self._ask(ToolUseListAnswer, get(path_of("audit", "tools"), since=since, until=until))).items
+        return (
+            await self._ask(ListAnswer[ToolUseAnswer], get(path_of("audit", "tools"), since=since, until=until))
+        ).items
 
     async def verify_log(self, *, stream: str | None = None) -> list[str]:
         """Check that nobody has changed the log, or one stream of it; return what is wrong."""

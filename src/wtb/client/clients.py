@@ -181,7 +181,7 @@ class Client:
 
 def _signed(http: Http, url: str, token: str | None) -> Http:
     if not url.startswith(("http://", "https://")):
-        raise InvalidInput(f"{url!r} is no address of a server, such as http://127.0.0.1:8383")
+        raise InvalidInput(f"{url!r} is not the address of a server, such as http://127.0.0.1:8383")
     http.base_url = httpx.URL(url.rstrip("/"))
     token = token or os.environ.get("WTB_TOKEN")
     if token:

@@ -73,7 +73,7 @@ class Connection:
         if command.problem is not None:
             raise error_from(command.problem.model_dump())
         if command.result is None:
-            raise WorkerFailed(f"command {command.id!r} failed, and nobody knows why; the log of the server may")
+            raise WorkerFailed(f"command {command.id!r} failed and left no reason; look into the log of the server")
         return command.result
 
     async def command(self, command: str) -> CommandAnswer:

@@ -39,7 +39,7 @@ class EventVerbs(Connection):
 
         It raises `CursorGone` if the server's database does not have the event of the cursor.
         """
-        filters = {"types": each_of(types), "severities": each_of(severities), "execution": run, "batch": batch}
+        filters = {"type": each_of(types), "severity": each_of(severities), "run": run, "batch": batch}
         found = follow(self._sender.transport, since, filters, patience_s)
         try:
             async for event in found:
@@ -51,7 +51,7 @@ class EventVerbs(Connection):
         self, *, since: str = "start", types: Names = (), severities: Names = (), limit: int = 100
     ) -> EventListAnswer:
         """Return one page of stored events, oldest first. Its `cursor` is the `since` of the next one."""
-        query = get(path_of("events"), since=since, types=each_of(types), severities=each_of(severities), limit=limit)
+        query = get(path_of("events"), since=since, type=each_of(types), severity=each_of(severities), limit=limit)
         return await self._ask(EventListAnswer, query)
 
     async def feed_health(self) -> FeedHealthAnswer:

@@ -51,7 +51,7 @@ class Reply:
             return json.loads(self.body)
         except ValueError:
             raise WTBError(
-                f"the answer (status {self.status}) is no JSON: is this the address of a WTB server, or of a proxy?"
+                f"the answer (status {self.status}) is not JSON; check that the address is that of a WTB server"
             ) from None
 
     @property

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from wtb.api.models.base import ListAnswer
-from wtb.api.models.checkpoints import CheckpointCountsAnswer, CheckpointDetail, CheckpointRowAnswer, FileAnswer
+from wtb.api.models.checkpoints import CheckpointCountsAnswer, CheckpointDetailAnswer, CheckpointRowAnswer, FileAnswer
 from wtb.api.models.diffs import DiffAnswer
 from wtb.api.models.executions import ExecutionAnswer, ExecutionRowAnswer, ScoreAnswer
 from wtb.api.models.histories import (
@@ -77,9 +77,9 @@ class RunReadVerbs(Connection):
         answer = await self._ask(StateAnswer, get(path_of(RUNS, run, "state"), at=at, whole=True))
         return read_value(answer.value)
 
-    async def checkpoint_at(self, run: str, target: str | int) -> CheckpointDetail:
+    async def checkpoint_at(self, run: str, target: str | int) -> CheckpointDetailAnswer:
         """Return one checkpoint with its state, as tagged JSON, and its first files."""
-        return await self._ask(CheckpointDetail, get(path_of(RUNS, run, "checkpoints", target)))
+        return await self._ask(CheckpointDetailAnswer, get(path_of(RUNS, run, "checkpoints", target)))
 
     async def history(self, run: str, *, every: bool = False) -> AsyncGenerator[CheckpointRowAnswer]:
         """Return the checkpoints of a run one by one, newest first; with `every` also those that rollbacks left."""

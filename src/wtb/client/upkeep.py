@@ -28,7 +28,7 @@ class UpkeepVerbs(Connection):
 
         It works for so many seconds; if the answer is not `is_complete`, call it again.
         """
-        body = made(PruneRequest, dry_run=dry_run, workflow=workflow, execution=run, seconds=seconds)
+        body = made(PruneRequest, dry_run=dry_run, workflow=workflow, run=run, seconds=seconds)
         return await self._ask(PruneAnswer, post(path_of("upkeep", "prune"), body, patience_s=seconds))
 
     async def doctor(self) -> DoctorAnswer:

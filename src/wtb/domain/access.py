@@ -44,7 +44,7 @@ class Caller:
     def require(self, role: Role) -> Caller:
         """Return this caller if it has the role, or raise Forbidden."""
         if not self.role.includes(role):
-            raise Forbidden(f"{self.name!r} is {self.role}, and this needs {role}; ask an admin for such a token")
+            raise Forbidden(f"{self.name!r} has the role {self.role}, but this needs {role}; ask an admin for a token")
         return self
 
 

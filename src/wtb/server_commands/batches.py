@@ -128,7 +128,7 @@ def _evaluator(given: Any) -> Any:
         return given
     name, key = given["name"], given["key"]
     if name not in _KEYED:
-        raise InvalidInput(f"there is no evaluator {name!r} for a key; there are {', '.join(_KEYED)}")
+        raise InvalidInput(f"evaluator {name!r} does not take a key; these do: {', '.join(_KEYED)}")
     kind: Any = _KEYED[name]
     return kind(key)
 

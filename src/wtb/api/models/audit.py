@@ -78,12 +78,6 @@ class ToolUseAnswer(AnswerModel):
         )
 
 
-class ToolUseListAnswer(AnswerModel):
-    """All tools that were called, by name."""
-
-    items: list[ToolUseAnswer]
-
-
 class ChainCheckAnswer(AnswerModel):
     """What a check of some events found."""
 

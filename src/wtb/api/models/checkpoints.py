@@ -96,7 +96,7 @@ class FileAnswer(AnswerModel):
     path: PlainText
     kind: EntryKind
     mode: str = Field(examples=["0644"])
-    size: int
+    size_bytes: int
     sha256: str | None
     target: PlainText | None = Field(description="Where a link leads.")
 
@@ -107,7 +107,7 @@ class FileAnswer(AnswerModel):
             path=_readable(entry.path),
             kind=entry.kind,
             mode=f"{entry.mode:04o}",
-            size=entry.size,
+            size_bytes=entry.size,
             sha256=entry.digest.hex() or None,
             target=_readable(entry.target) or None,
         )
@@ -117,7 +117,7 @@ def _readable(path: str) -> str:
     return path_bytes(path).decode("utf-8", "replace")
 
 
-class CheckpointDetail(CheckpointAnswer):
+class CheckpointDetailAnswer(CheckpointAnswer):
     """A checkpoint with its state and its files."""
 
     state: StateAnswer

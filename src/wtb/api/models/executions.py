@@ -68,7 +68,7 @@ class RunFailureAnswer(AnswerModel):
         )
 
 
-class RunPauseAnswer(AnswerModel):
+class PauseAnswer(AnswerModel):
     """Why a run waits."""
 
     reason: PlainText
@@ -125,7 +125,7 @@ def row_facts(execution: Execution, neglect: Neglect | None) -> dict[str, Any]:
     }
 
 
-class ExecutionList(ListAnswer[ExecutionRowAnswer]):
+class ExecutionListAnswer(ListAnswer[ExecutionRowAnswer]):
     """A page of runs, newest first."""
 
     counts: dict[ExecutionStatus, int] | None = Field(
@@ -220,7 +220,7 @@ class ExecutionAnswer(ExecutionRowAnswer):
     files: int
     file_bytes: int
     failure: RunFailureAnswer | None
-    pause: RunPauseAnswer | None
+    pause: PauseAnswer | None
     rollback: OpenRollbackAnswer | None
     degraded: PlainText | None = Field(description="Why a checkpoint could not be written when its step ended.")
     notes: list[PlainText]
@@ -252,7 +252,7 @@ class ExecutionAnswer(ExecutionRowAnswer):
             files=view.files.files,
             file_bytes=view.files.size_bytes,
             failure=None if execution.failure is None else RunFailureAnswer.of(execution.failure),
-            pause=None if execution.pause is None else RunPauseAnswer.of(execution.pause),
+            pause=None if execution.pause is None else PauseAnswer.of(execution.pause),
             rollback=None if view.rollback is None else OpenRollbackAnswer.of(view.rollback),
             degraded=execution.degraded,
             notes=list(view.notes),

@@ -195,7 +195,7 @@ class CallAnswer(AnswerModel):
     )
     started_at: datetime
     ended_at: datetime | None
-    ms: Number
+    duration_ms: Number
     failures: int = Field(description="How many tries failed.")
 
     @classmethod
@@ -216,7 +216,7 @@ class CallAnswer(AnswerModel):
             undo=view.undo,
             started_at=call.started_at,
             ended_at=call.ended_at,
-            ms=call.ms,
+            duration_ms=call.ms,
             failures=call.figures.failures,
         )
 

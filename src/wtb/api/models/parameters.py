@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 
 from fastapi import Path, Query
-from pydantic import BeforeValidator
+from pydantic import AwareDatetime, BeforeValidator
+
+from wtb.domain.errors import InvalidInput
 
 _TEXT = r"^[^\x00-\x1f\x7f]+$"
 """Control characters are in no id and in no name."""
@@ -40,7 +41,20 @@ Cursor = Annotated[
     str | None, Query(description="The `next` of the page before; without it the first page.", max_length=2_000)
 ]
 Limit = Annotated[int, Query(description="The most items of a page.", ge=1, le=500)]
+EventTypes = Annotated[
+    list[str], Query(alias="type", description="Only these types, such as `node.failed`, or all of a noun: `node`.")
+]
+Severities = Annotated[list[str], Query(alias="severity", description="Only `info`, `warning` or `error`.")]
+RunIds = Annotated[list[str], Query(alias="run", description="Only events of these runs, by their whole ids.")]
+BatchIds = Annotated[list[str], Query(alias="batch", description="Only events of these batches, by their whole ids.")]
 Step = Annotated[int | None, Query(description="Only what comes before this step.", ge=0, lt=1 << 62)]
+
+
+def printable(name: str, text: str | None) -> str | None:
+    """Return the text of a query parameter; refuse control characters, which no id and no name has."""
+    if text is not None and not text.isprintable():
+        raise InvalidInput(f"{name}: {text[:40]!r} contains control characters; no id and no name has them")
+    return text
 
 
 def _not_a_number(value: object) -> object:
@@ -52,5 +66,5 @@ def _not_a_number(value: object) -> object:
     raise ValueError("give a date and a time with its zone, for example 2026-01-31T12:00:00Z")
 
 
-Moment = Annotated[datetime, BeforeValidator(_not_a_number)]
-"""A point in time."""
+Moment = Annotated[AwareDatetime, BeforeValidator(_not_a_number)]
+"""A point in time, with its zone."""

@@ -202,8 +202,8 @@ class AttemptAnswer(AnswerModel):
 
     host: PlainText | None
     worker: str | int | None
-    started: datetime | None
-    ended: datetime | None
+    started_at: datetime | None
+    ended_at: datetime | None
 
 
 class JobResultAnswer(AnswerModel):
@@ -241,7 +241,7 @@ class JobResultAnswer(AnswerModel):
             output_size=job.output_size,
             is_dead=job.is_dead,
             not_taken_back=dict(job.not_taken_back),
-            last_attempt=AttemptAnswer(host=job.host, worker=job.worker, started=job.started, ended=job.ended),
+            last_attempt=AttemptAnswer(host=job.host, worker=job.worker, started_at=job.started, ended_at=job.ended),
         )
 
 

@@ -8,7 +8,9 @@ from pydantic import BeforeValidator, Field
 
 from wtb.api.models.base import AnswerModel, RequestModel
 from wtb.api.models.commands import CommandAnswer
+from wtb.api.models.executions import PauseAnswer
 from wtb.api.models.figures import PlainText, plain
+from wtb.domain.execution import ExecutionStatus
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Target = Annotated[int, Field(ge=0)] | Annotated[str, Field(min_length=1, max_length=200)]
@@ -125,15 +127,6 @@ class CheckpointRequest(RequestModel):
     description: str = Field(default="", max_length=10_000)
 
 
-class PauseAnswer(AnswerModel):
-    """Why a run waits."""
-
-    reason: PlainText
-    kind: str = Field(examples=["break_before"])
-    node: PlainText | None = None
-    question: PlainData | None = None
-
-
 class FailureAnswer(AnswerModel):
     """Why a run failed."""
 
@@ -147,7 +140,7 @@ class ChangedRun(AnswerModel):
 
     id: str
     workflow: PlainText
-    status: str = Field(examples=["paused"])
+    status: ExecutionStatus
     version: int
     pause: PauseAnswer | None = None
     failure: FailureAnswer | None = None

@@ -20,7 +20,7 @@ class PruneRequest(RequestModel):
 
     dry_run: bool = Field(default=True, description="Only count what would be deleted.")
     workflow: str | None = Field(default=None, max_length=1_000, description="Only runs of this workflow.")
-    execution: str | None = Field(default=None, max_length=200, description="Only this run.")
+    run: str | None = Field(default=None, max_length=200, description="Only this run.")
     seconds: float = Field(default=20, ge=1, le=30, description="How long it may take; then another request goes on.")
 
 
@@ -83,17 +83,17 @@ class FaultAnswer(AnswerModel):
     kind: str = Field(examples=["event"])
     what: str
     problem: str
-    executions: list[str] = Field(description="The runs that it affects.")
+    runs: list[str] = Field(description="The runs that it affects.")
 
     @classmethod
     def of(cls, fault: Fault) -> FaultAnswer:
         """Return a fault."""
-        return cls(kind=fault.kind.value, what=fault.what, problem=fault.problem, executions=list(fault.runs))
+        return cls(kind=fault.kind.value, what=fault.what, problem=fault.problem, runs=list(fault.runs))
 
     @classmethod
     def stored(cls, data: Mapping[str, Any]) -> FaultAnswer:
         """Return a fault that the background job has noted."""
-        return cls(kind=data["kind"], what=data["what"], problem=data["problem"], executions=list(data["runs"]))
+        return cls(kind=data["kind"], what=data["what"], problem=data["problem"], runs=list(data["runs"]))
 
 
 class LightCheckAnswer(AnswerModel):
@@ -101,14 +101,14 @@ class LightCheckAnswer(AnswerModel):
 
     is_complete: bool = Field(description="Whether it reached the end of the store.")
     events: int = Field(description="How many events were verified.")
-    executions: int = Field(description="How many runs were verified, with the newest state of each branch.")
+    runs: int = Field(description="How many runs were verified, with the newest state of each branch.")
     faults: list[FaultAnswer]
 
     @classmethod
     def of(cls, report: LightReport) -> LightCheckAnswer:
         """Return a report as callers see it."""
         faults = [FaultAnswer.of(fault) for fault in report.faults]
-        return cls(is_complete=report.is_complete, events=report.events, executions=report.runs, faults=faults)
+        return cls(is_complete=report.is_complete, events=report.events, runs=report.runs, faults=faults)
 
 
 class DoctorAnswer(AnswerModel):

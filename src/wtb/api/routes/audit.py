@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
@@ -15,9 +14,9 @@ from wtb.api.models.audit import (
     AuditSummaryAnswer,
     ChainCheckAnswer,
     ToolUseAnswer,
-    ToolUseListAnswer,
 )
-from wtb.api.models.parameters import Moment
+from wtb.api.models.base import ListAnswer
+from wtb.api.models.parameters import BatchIds, EventTypes, Moment, RunIds, Severities
 from wtb.api.parts import Parts
 from wtb.api.problems import answers
 from wtb.domain.audit import AuditFilter, AuditPage, Period, who_caused
@@ -28,7 +27,6 @@ from wtb.domain.filters import event_types, severities
 
 router = APIRouter(tags=["audit"], prefix="/api/v1/audit")
 
-Names = list[str]
 Cursor = Annotated[str | None, Query(max_length=20, pattern=r"^\d+$", description="The `next` of the page before.")]
 _MOST_PAGES = 10
 """How many pages without a fitting event one request looks through."""
@@ -39,14 +37,7 @@ def _period(
     since: Annotated[Moment | None, Query(description="Only from this time on.")] = None,
     until: Annotated[Moment | None, Query(description="Only before this time.")] = None,
 ) -> Period:
-    return Period(since=_aware(since), until=_aware(until))
-
-
-def _aware(at: datetime | None) -> datetime | None:
-    """Return a time with its zone; one without is in UTC, like all times of this server."""
-    if at is None or at.tzinfo is not None:
-        return at
-    return at.replace(tzinfo=UTC)
+    return Period(since=since, until=until)
 
 
 WantedPeriod = Annotated[Period, Depends(_period)]
@@ -55,10 +46,10 @@ WantedPeriod = Annotated[Period, Depends(_period)]
 def _filter(  # noqa: PLR0917  FastAPI passes them by name
     period: WantedPeriod,
     by: Annotated[str | None, Query(max_length=200, description="Only what this person or token caused.")] = None,
-    types: Annotated[Names, Query(description="Only these types, or all of a noun, such as `token`.")] = [],  # noqa: B006
-    wanted: Annotated[Names, Query(alias="severities", description="`info`, `warning` or `error`.")] = [],  # noqa: B006
-    execution: Annotated[Names, Query(description="Only events of these executions.")] = [],  # noqa: B006
-    batch: Annotated[Names, Query(description="Only events of these batches.")] = [],  # noqa: B006
+    types: EventTypes = [],  # noqa: B006  FastAPI copies it
+    loudness: Severities = [],  # noqa: B006
+    runs: RunIds = [],  # noqa: B006
+    batches: BatchIds = [],  # noqa: B006
     *,
     errors: Annotated[bool, Query(description="Only errors, whoever caused them.")] = False,
     tools: Annotated[bool, Query(description="Only events of tools, whoever caused them.")] = False,
@@ -69,10 +60,10 @@ def _filter(  # noqa: PLR0917  FastAPI passes them by name
         of_tools = event_types("tool")
         given = [kind for kind in given if kind in of_tools] if given else of_tools
         if not given:
-            raise InvalidInput("`tools` leaves no type over: none of `types` is an event of a tool")
-    loud = [Severity.ERROR] if errors else severities(wanted)
+            raise InvalidInput("`tools` shows events of tools only; leave `type` out, or name one such as tool.failed")
+    loud = [Severity.ERROR] if errors else severities(loudness)
     return AuditFilter(
-        wanted=EventFilter.of(given, loud, [*execution, *batch]),
+        wanted=EventFilter.of(given, loud, [*runs, *batches]),
         period=period,
         is_named=not (everything or errors or tools),
         by=by,
@@ -105,16 +96,16 @@ def list_audit(
     return Response(json.dumps(_page_data(page, faults)), media_type="application/json")
 
 
-@router.get("/summary", operation_id="audit_summary", summary="Count events by type, severity and person")
+@router.get("/summary", operation_id="audit_summarize", summary="Count events by type, severity and person")
 def summarise(parts: Parts, caller: Viewer, period: WantedPeriod) -> AuditSummaryAnswer:
     """Return how often what happened in a period, and who caused how much."""
     return AuditSummaryAnswer.of(parts.services.queries.audit_counts(period))
 
 
-@router.get("/tools", operation_id="audit_tools", summary="Show how tools were used")
-def list_tools(parts: Parts, caller: Viewer, period: WantedPeriod) -> ToolUseListAnswer:
+@router.get("/tools", operation_id="audit_list_tools", summary="Show how tools were used")
+def list_tools(parts: Parts, caller: Viewer, period: WantedPeriod) -> ListAnswer[ToolUseAnswer]:
     """Return calls, failures and durations of every tool that was called in a period."""
-    return ToolUseListAnswer(items=[ToolUseAnswer.of(use) for use in parts.services.queries.tool_use(period)])
+    return ListAnswer(items=[ToolUseAnswer.of(use) for use in parts.services.queries.tool_use(period)])
 
 
 @router.get("/verify", operation_id="audit_verify", summary="Check that nobody has changed the log")

@@ -10,7 +10,7 @@ from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
 
 from wtb.api.access import Operator
-from wtb.api.command_answers import Call, CommandCall, Wait, command_answer, result_of
+from wtb.api.command_answers import Call, CommandCall, Wait, accepted_answer, result_of
 from wtb.api.models.base import AnswerModel
 from wtb.api.models.batch_changes import (
     BatchChange,
@@ -36,7 +36,7 @@ from wtb.domain.errors import (
     WorkflowNotServed,
 )
 
-router = APIRouter(prefix="/api/v1", tags=["batches"])
+router = APIRouter(prefix="/api/v1")
 
 _MAY_FAIL = (BatchNotFound, InvalidInput, IdempotencyMismatch, WorkerFailed, WorkflowNotServed, WorkflowNotFound)
 _MOST_COMMANDS = 20
@@ -50,6 +50,7 @@ def _accepted(model: type[AnswerModel]) -> dict[int | str, dict[str, Any]]:
     "/batches",
     operation_id="batches_create",
     summary="Run a batch",
+    tags=["batches"],
     responses=_accepted(BatchChange) | answers(*_MAY_FAIL),
 )
 async def start_batch(parts: Parts, call: Call, caller: Operator, body: BatchRequest, wait_s: Wait = 0) -> BatchChange:
@@ -66,6 +67,7 @@ async def start_batch(parts: Parts, call: Call, caller: Operator, body: BatchReq
     "/batches/plan",
     operation_id="batches_plan",
     summary="Say what running a batch would do",
+    tags=["batches"],
     responses=_accepted(PlanAnswer) | answers(*_MAY_FAIL),
 )
 async def plan_batch(parts: Parts, call: Call, caller: Operator, body: BatchRequest, wait_s: Wait = 30) -> PlanAnswer:
@@ -75,13 +77,14 @@ async def plan_batch(parts: Parts, call: Call, caller: Operator, body: BatchRequ
     command = await call.carry_out(
         caller, kind, body.given(), lambda: _found(parts, call, body.given()), subject=name, wait_s=wait_s
     )
-    return PlanAnswer.model_validate({"command": command_answer(command), "plan": result_of(command).get("plan")})
+    return PlanAnswer.model_validate({"command": accepted_answer(command), "plan": result_of(command).get("plan")})
 
 
 @router.post(
     "/batches/{batch_id}/resume",
     operation_id="batches_resume",
     summary="Go on with a batch",
+    tags=["batches"],
     responses=_accepted(BatchChange) | answers(*_MAY_FAIL),
 )
 async def resume_batch(parts: Parts, call: Call, caller: Operator, batch: BatchName, wait_s: Wait = 0) -> BatchChange:
@@ -93,6 +96,7 @@ async def resume_batch(parts: Parts, call: Call, caller: Operator, batch: BatchN
     "/batches/{batch_id}/retry",
     operation_id="batches_retry",
     summary="Retry what failed in a batch",
+    tags=["batches"],
     responses=_accepted(BatchChange) | answers(*_MAY_FAIL),
 )
 async def retry_batch(parts: Parts, call: Call, caller: Operator, batch: BatchName, wait_s: Wait = 0) -> BatchChange:
@@ -137,7 +141,7 @@ def _found(parts: ServerParts, call: CommandCall, asked: Mapping[str, Any]) -> d
 
 
 def _change(command: Command) -> BatchChange:
-    return BatchChange.model_validate({"command": command_answer(command), "batch": result_of(command).get("batch")})
+    return BatchChange.model_validate({"command": accepted_answer(command), "batch": result_of(command).get("batch")})
 
 
 @router.post(
@@ -165,4 +169,4 @@ async def evaluate(
 
     command = await call.carry_out(caller, CommandKind.EVALUATION_START, given, prepare, wait_s=wait_s)
     scores = plain(result_of(command).get("scores"))
-    return EvaluationAnswer.model_validate({"command": command_answer(command), "scores": scores})
+    return EvaluationAnswer.model_validate({"command": accepted_answer(command), "scores": scores})

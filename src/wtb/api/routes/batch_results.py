@@ -54,14 +54,16 @@ class ReportFormat(StrEnum):
     MARKDOWN = "md"
 
 
-@router.get("/matrix", operation_id="batches_matrix", summary="Show the scores and verdicts of a batch", responses=_ONE)
+@router.get(
+    "/matrix", operation_id="batches_get_matrix", summary="Show the scores and verdicts of a batch", responses=_ONE
+)
 def get_matrix(parts: Parts, caller: Viewer, batch: BatchName, tag: Tags = None) -> MatrixAnswer:
     """Return one row per combination with its scores and its verdicts against the baseline, and what failed."""
     with showing():
         return MatrixAnswer.of(result_of(parts, batch, tag or ()).overview())
 
 
-@router.get("/results", operation_id="batches_results", summary="List the results of a batch", responses=_ONE)
+@router.get("/results", operation_id="batches_list_results", summary="List the results of a batch", responses=_ONE)
 def list_results(
     *,
     parts: Parts,
@@ -107,7 +109,7 @@ def _different(result: BatchResult, metric: str, jobs: list[JobResult]) -> list[
 
 @router.get(
     "/cases/{case:path}",
-    operation_id="batches_case",
+    operation_id="batches_get_case",
     summary="Show a case with all its results",
     responses=answers(BatchNotFound, CaseNotFound, DamagedData),
 )
@@ -149,7 +151,7 @@ def compare(
     return ListAnswer(items=[CompareRow.of(verdict) for verdict in found])
 
 
-@router.get("/effects", operation_id="batches_effects", summary="Show which node matters", responses=_ONE)
+@router.get("/effects", operation_id="batches_list_effects", summary="Show which node matters", responses=_ONE)
 def list_effects(
     *, parts: Parts, caller: Viewer, batch: BatchName, metric: Metrics = None, errors: ErrorsQuery = Errors.WORST
 ) -> ListAnswer[EffectRow]:
@@ -160,7 +162,9 @@ def list_effects(
     return ListAnswer(items=[row for each in found for row in EffectRow.every(each)])
 
 
-@router.get("/pareto", operation_id="batches_pareto", summary="Show the combinations that none beats", responses=_ONE)
+@router.get(
+    "/pareto", operation_id="batches_get_pareto", summary="Show the combinations that none beats", responses=_ONE
+)
 def get_pareto(parts: Parts, caller: Viewer, batch: BatchName, metric: Metrics = None) -> ParetoAnswer:
     """Return the combinations that no other one is shown to beat on these metrics together."""
     with showing():
@@ -180,7 +184,7 @@ _REPORT = {
 
 @router.get(
     "/report",
-    operation_id="batches_report",
+    operation_id="batches_get_report",
     summary="Get the report of a batch",
     responses=_REPORT,
     response_class=Response,

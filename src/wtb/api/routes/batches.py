@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from wtb.api.access import Admin, Operator, Viewer
 from wtb.api.models.base import ListAnswer
 from wtb.api.models.batches import BatchAnswer, BatchRow, batch_list
-from wtb.api.models.parameters import BatchName, Cursor, Limit
+from wtb.api.models.parameters import BatchName, Cursor, Limit, printable
 from wtb.api.parts import Parts
 from wtb.api.problems import answers
 from wtb.domain.errors import BatchNotFound, DamagedData, InvalidInput
@@ -29,9 +29,7 @@ def list_batches(
     limit: Limit = 50,
 ) -> ListAnswer[BatchRow]:
     """Return a page of batches."""
-    if name is not None and not name.isprintable():
-        raise InvalidInput(f"{name[:40]!r} holds characters that no name has")
-    return batch_list(parts.services.queries.batch_page(cursor=cursor, limit=limit, name=name))
+    return batch_list(parts.services.queries.batch_page(cursor=cursor, limit=limit, name=printable("name", name)))
 
 
 @router.get("/{batch_id}", operation_id="batches_get", summary="Show how far a batch has come", responses=_ONE)

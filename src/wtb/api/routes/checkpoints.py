@@ -10,9 +10,9 @@ from starlette.responses import StreamingResponse
 
 from wtb.api.access import Viewer
 from wtb.api.models.base import ListAnswer
-from wtb.api.models.checkpoints import CheckpointCountsAnswer, CheckpointDetail, CheckpointRowAnswer, FileAnswer
+from wtb.api.models.checkpoints import CheckpointCountsAnswer, CheckpointDetailAnswer, CheckpointRowAnswer, FileAnswer
 from wtb.api.models.diffs import DiffAnswer
-from wtb.api.models.parameters import AtQuery, Cursor, Limit, RunId, Target
+from wtb.api.models.parameters import AtQuery, Cursor, Limit, RunId, Target, printable
 from wtb.api.parts import Parts
 from wtb.api.problems import answers
 from wtb.api.states import part_of, tagged_json
@@ -53,7 +53,7 @@ def count_checkpoints(*, parts: Parts, caller: Viewer, run: RunId) -> Checkpoint
 
 @router.get(
     "/restore-points",
-    operation_id="checkpoints_restore_points",
+    operation_id="checkpoints_list_restore_points",
     summary="List the checkpoints that a run can go back to",
     responses=_ONE,
 )
@@ -74,10 +74,10 @@ def list_restore_points(
 
 
 @router.get("/checkpoints/{target}", operation_id="checkpoints_get", summary="Show a checkpoint", responses=_ONE)
-def get_checkpoint(*, parts: Parts, caller: Viewer, run: RunId, target: Target) -> CheckpointDetail:
+def get_checkpoint(*, parts: Parts, caller: Viewer, run: RunId, target: Target) -> CheckpointDetailAnswer:
     """Return a checkpoint with its state and its first files."""
     view = parts.services.queries.checkpoint_view(run, target)
-    return CheckpointDetail.of_view(view, part_of(parts, view.state), _file_page(view.files, None, _FIRST_FILES))
+    return CheckpointDetailAnswer.of_view(view, part_of(parts, view.state), _file_page(view.files, None, _FIRST_FILES))
 
 
 @router.get("/files", operation_id="files_list", summary="List the files at the head of a run", responses=_ONE)
@@ -90,7 +90,7 @@ def list_files(
 
 @router.get(
     "/checkpoints/{target}/files",
-    operation_id="checkpoints_files",
+    operation_id="checkpoints_list_files",
     summary="List the files of a checkpoint",
     responses=_ONE,
 )
@@ -117,7 +117,7 @@ _CONTENT = {
 
 @router.get(
     "/files/{path:path}",
-    operation_id="files_content",
+    operation_id="files_download",
     summary="Download a file at the head of a run",
     responses=_CONTENT,
     response_class=StreamingResponse,
@@ -129,7 +129,7 @@ def get_file(*, parts: Parts, caller: Viewer, run: RunId, path: str, at: AtQuery
 
 @router.get(
     "/checkpoints/{target}/files/{path:path}",
-    operation_id="checkpoints_file_content",
+    operation_id="checkpoints_download_file",
     summary="Download a file of a checkpoint",
     responses=_CONTENT,
     response_class=StreamingResponse,
@@ -174,14 +174,8 @@ def get_diff(
     """Compare the states, the files and the calls in between, of one run or of two."""
     queries = parts.services.queries
     before, after = (
-        queries.checkpoint(run, _printable(old)),
-        queries.checkpoint(_printable(other) or run, _printable(new)),
+        queries.checkpoint(run, printable("from", old)),
+        queries.checkpoint(printable("run", other) or run, printable("to", new)),
     )
     found = parts.services.comparison.compare(before.id, after.id, texts=texts)
     return DiffAnswer.of(found, tagged_json(parts))
-
-
-def _printable(text: str | None) -> str | None:
-    if text is not None and not text.isprintable():
-        raise InvalidInput(f"{text[:40]!r} holds characters that no id or name has")
-    return text

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from wtb.api.access import Viewer
 from wtb.api.feed import EventStream, ServerSentEvents, over_socket, page_text
 from wtb.api.models.events import EventListAnswer, FeedHealthAnswer
+from wtb.api.models.parameters import BatchIds, EventTypes, RunIds, Severities
 from wtb.api.parts import Parts, ServerParts
 from wtb.api.problems import answers
 from wtb.domain.errors import CursorGone
@@ -33,14 +34,12 @@ Since = Annotated[
 
 
 def _wanted(
-    types: Annotated[
-        list[str], Query(description="Only these types, such as `node.failed`, or all of a noun: `node`.")
-    ] = [],  # noqa: B006  FastAPI copies it
-    severities_: Annotated[list[str], Query(alias="severities", description="`info`, `warning` or `error`.")] = [],  # noqa: B006
-    execution: Annotated[list[str], Query(description="Only events of these executions, by their whole ids.")] = [],  # noqa: B006
-    batch: Annotated[list[str], Query(description="Only events of these batches, by their whole ids.")] = [],  # noqa: B006
+    types: EventTypes = [],  # noqa: B006  FastAPI copies it
+    loudness: Severities = [],  # noqa: B006
+    runs: RunIds = [],  # noqa: B006
+    batches: BatchIds = [],  # noqa: B006
 ) -> EventFilter:
-    return EventFilter.of(event_types(types), severities(severities_), [*execution, *batch])
+    return EventFilter.of(event_types(types), severities(loudness), [*runs, *batches])
 
 
 Wanted = Annotated[EventFilter, Depends(_wanted)]
@@ -91,7 +90,7 @@ async def follow_events(socket: WebSocket, parts: Parts, caller: Viewer, wanted:
     await over_socket(socket, stream)
 
 
-@router.get("/api/v1/events/health", operation_id="events_health", summary="Show how the feed is")
+@router.get("/api/v1/events/health", operation_id="events_get_health", summary="Show how the feed is")
 def show_health(parts: Parts, caller: Viewer) -> FeedHealthAnswer:
     """Return how many clients follow, and the transaction that holds the feed back, if there is one."""
     return FeedHealthAnswer.of(parts.services.feed.status())

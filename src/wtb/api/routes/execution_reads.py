@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
 from wtb.api.access import Viewer
 from wtb.api.models.base import ListAnswer
-from wtb.api.models.executions import ExecutionAnswer, ExecutionList, ScoreAnswer
-from wtb.api.models.parameters import AtQuery, Cursor, Limit, Moment, RunId
+from wtb.api.models.executions import ExecutionAnswer, ExecutionListAnswer, ScoreAnswer
+from wtb.api.models.parameters import AtQuery, Cursor, Limit, Moment, RunId, printable
 from wtb.api.models.states import StateAnswer
 from wtb.api.parts import Parts
 from wtb.api.problems import answers
@@ -60,34 +59,22 @@ def list_executions(
     counts: Annotated[bool, Query(description="Also count the runs that fit the other filters, by status.")] = False,
     cursor: Cursor = None,
     limit: Limit = 50,
-) -> ExecutionList:
+) -> ExecutionListAnswer:
     """Return a page of runs. A damaged run is left out; `GET /upkeep/doctor` tells of it."""
     filters: RunFilters = {
         "statuses": status or (),
-        "workflow": _searchable(workflow, "workflow"),
-        "created_by": _searchable(created_by, "created_by"),
-        "since": _aware(since, "since"),
-        "until": _aware(until, "until"),
-        "prefix": _searchable(prefix, "prefix") or "",
+        "workflow": printable("workflow", workflow),
+        "created_by": printable("created_by", created_by),
+        "since": since,
+        "until": until,
+        "prefix": printable("prefix", prefix) or "",
     }
     if batch == _NO_BATCH:
         filters["without_batches"] = True
     elif batch is not None:
-        filters["batch"] = parts.services.queries.batch_record(_searchable(batch, "batch") or "").id
+        filters["batch"] = parts.services.queries.batch_record(printable("batch", batch) or "").id
     page = parts.services.queries.run_page(cursor=cursor, limit=limit, health=health, with_counts=counts, **filters)
-    return ExecutionList.of(page)
-
-
-def _aware(moment: datetime | None, name: str) -> datetime | None:
-    if moment is not None and moment.tzinfo is None:
-        raise InvalidInput(f"{name}: give the time with its zone, for example 2026-01-31T12:00:00Z")
-    return moment
-
-
-def _searchable(text: str | None, name: str) -> str | None:
-    if text is not None and ("\0" in text or not text.isprintable()):
-        raise InvalidInput(f"{name}: {text[:40]!r} holds characters that no name has")
-    return text
+    return ExecutionListAnswer.of(page)
 
 
 @router.get("/{execution_id}", operation_id="executions_get", summary="Show a run", responses=_ONE)
@@ -100,7 +87,7 @@ def get_execution(*, parts: Parts, caller: Viewer, run: RunId, response: Respons
 
 @router.get(
     "/{execution_id}/state",
-    operation_id="executions_state",
+    operation_id="executions_get_state",
     summary="Show the state of a run, or one place of it",
     responses=answers(ExecutionNotFound, CheckpointNotFound, InvalidInput, DamagedData),
 )
@@ -129,7 +116,7 @@ def get_state(
 
 
 @router.get(
-    "/{execution_id}/scores", operation_id="executions_scores", summary="List the scores of a run", responses=_ONE
+    "/{execution_id}/scores", operation_id="executions_list_scores", summary="List the scores of a run", responses=_ONE
 )
 def list_scores(*, parts: Parts, caller: Viewer, run: RunId) -> ListAnswer[ScoreAnswer]:
     """Return what evaluators said about a run, oldest first. The scores of a batch are in its results."""

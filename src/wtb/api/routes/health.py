@@ -15,7 +15,7 @@ from wtb.domain.errors import SchemaOutdated, SchemaTooNew, StorageUnavailable
 router = APIRouter(tags=["server"])
 
 
-@router.get("/healthz", operation_id="server_health", summary="Say that the server answers")
+@router.get("/healthz", operation_id="server_check_health", summary="Say that the server answers")
 async def health() -> HealthAnswer:
     """Answer at once, without a look at the database: an orchestrator restarts a server that does not answer."""
     return HealthAnswer()
@@ -23,7 +23,7 @@ async def health() -> HealthAnswer:
 
 @router.get(
     "/readyz",
-    operation_id="server_readiness",
+    operation_id="server_check_readiness",
     summary="Say whether the server can work",
     responses=answers(StorageUnavailable, SchemaOutdated, SchemaTooNew),
 )
@@ -33,7 +33,7 @@ def readiness(parts: Parts) -> ReadinessAnswer:
     return ReadinessAnswer()
 
 
-@router.get("/api/v1/version", operation_id="server_version", summary="Show the version of the server")
+@router.get("/api/v1/version", operation_id="server_get_version", summary="Show the version of the server")
 def show_version(parts: Parts, caller: Viewer) -> VersionAnswer:
     """Return the version of wtb, and the revision of the database that it needs."""
     return VersionAnswer(version=version("workflow-test-bench"), schema_revision=parts.services.check_schema())

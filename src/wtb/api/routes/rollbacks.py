@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Path
+from fastapi import APIRouter, Body
 
 from wtb.api.access import Operator
-from wtb.api.command_answers import Call, Wait, command_answer, result_of, run_change
+from wtb.api.command_answers import Call, VersionedCall, Wait, accepted_answer, result_of, run_change
+from wtb.api.models.parameters import RunId
 from wtb.api.models.run_changes import (
     InDoubtRequest,
     PlanRequest,
@@ -33,8 +33,6 @@ from wtb.domain.errors import (
 )
 
 router = APIRouter(prefix="/api/v1/executions/{execution_id}", tags=["executions"])
-
-RunId = Annotated[str, Path(description="The id of a run.", max_length=200)]
 
 _MAY_FAIL = (
     ExecutionNotFound,
@@ -69,7 +67,7 @@ async def plan_rollback(
     result = result_of(command)
     if "plan" in result:
         call.response.headers["ETag"] = f'"{result["version"]}-{result["digest"]}"'
-    return RollbackPlanAnswer(command=command_answer(replace(command, result=None)), plan=result.get("plan"))
+    return RollbackPlanAnswer(command=accepted_answer(command), plan=result.get("plan"))
 
 
 @router.post(
@@ -79,7 +77,7 @@ async def plan_rollback(
     responses=_ACCEPTED | answers(*_MAY_FAIL, CheckpointNotFound, PreconditionRequired, VersionMismatch),
 )
 async def rollback(
-    call: Call, caller: Operator, execution_id: RunId, body: RollbackRequest, wait_s: Wait = 30
+    call: VersionedCall, caller: Operator, execution_id: RunId, body: RollbackRequest, wait_s: Wait = 30
 ) -> RunChange:
     """Go back to a checkpoint: state, files and effects of tools together. If-Match is the ETag of the plan."""
 
@@ -143,7 +141,7 @@ async def abandon_rollback(
     summary="Undo the last rollback",
     responses=_ACCEPTED | answers(*_MAY_FAIL, PreconditionRequired, VersionMismatch),
 )
-async def redo(call: Call, caller: Operator, execution_id: RunId, wait_s: Wait = 30) -> RunChange:
+async def redo(call: VersionedCall, caller: Operator, execution_id: RunId, wait_s: Wait = 30) -> RunChange:
     """Go forward to where the last rollback started. If-Match is the ETag of the run."""
 
     def prepare() -> dict[str, Any]:

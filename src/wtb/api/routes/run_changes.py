@@ -8,7 +8,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Path
 
 from wtb.api.access import Admin, Operator
-from wtb.api.command_answers import Call, Wait, run_change
+from wtb.api.command_answers import Call, VersionedCall, Wait, run_change
+from wtb.api.models.parameters import RunId
 from wtb.api.models.run_changes import (
     CheckpointRequest,
     ForkRequest,
@@ -37,9 +38,7 @@ from wtb.domain.errors import (
 )
 from wtb.domain.ids import ExecutionId
 
-router = APIRouter(prefix="/api/v1/executions", tags=["executions"])
-
-RunId = Annotated[str, Path(description="The id of a run.", max_length=200)]
+router = APIRouter(prefix="/api/v1/executions")
 
 _MAY_FAIL = (
     ExecutionNotFound,
@@ -57,6 +56,7 @@ _ACCEPTED: dict[int | str, dict[str, Any]] = {202: {"model": RunChange, "descrip
     "",
     operation_id="executions_create",
     summary="Start a run",
+    tags=["executions"],
     status_code=201,
     responses=_ACCEPTED | answers(*_MAY_FAIL, WorkflowNotServed, WorkflowNotFound),
 )
@@ -76,6 +76,7 @@ async def start(call: Call, caller: Operator, body: StartRequest, wait_s: Wait =
     "/{execution_id}/pause",
     operation_id="executions_pause",
     summary="Pause a run",
+    tags=["executions"],
     status_code=202,
     responses=answers(ExecutionNotFound, InvalidTransition, Conflict, InvalidInput),
 )
@@ -89,6 +90,7 @@ def pause(parts: Parts, caller: Operator, execution_id: RunId) -> RequestedAnswe
     "/{execution_id}/stop",
     operation_id="executions_stop",
     summary="Stop a run for good",
+    tags=["executions"],
     status_code=202,
     responses=answers(ExecutionNotFound, InvalidTransition, Conflict, InvalidInput),
 )
@@ -102,10 +104,11 @@ def stop(parts: Parts, caller: Operator, execution_id: RunId) -> RequestedAnswer
     "/{execution_id}/resume",
     operation_id="executions_resume",
     summary="Go on with a run",
+    tags=["executions"],
     responses=_ACCEPTED | answers(*_MAY_FAIL, WorkflowNotServed, PreconditionRequired, VersionMismatch),
 )
 async def resume(
-    call: Call,
+    call: VersionedCall,
     caller: Operator,
     execution_id: RunId,
     body: Annotated[ResumeRequest | None, Body()] = None,
@@ -129,6 +132,7 @@ async def resume(
     "/{execution_id}/fork",
     operation_id="executions_fork",
     summary="Fork a run",
+    tags=["executions"],
     status_code=201,
     responses=_ACCEPTED | answers(*_MAY_FAIL, WorkflowNotServed, CheckpointNotFound),
 )
@@ -155,6 +159,7 @@ async def fork(
     "/{execution_id}/checkpoints",
     operation_id="checkpoints_create",
     summary="Name the current position of a run",
+    tags=["checkpoints"],
     status_code=201,
     responses=_ACCEPTED | answers(*_MAY_FAIL, AlreadyExists),
 )
@@ -177,6 +182,7 @@ async def name_checkpoint(
     "/{execution_id}",
     operation_id="executions_delete",
     summary="Delete a run",
+    tags=["executions"],
     status_code=204,
     responses=answers(ExecutionNotFound, InvalidTransition, Conflict, InvalidInput),
 )
@@ -189,6 +195,7 @@ def delete_run(parts: Parts, caller: Admin, execution_id: RunId) -> None:
     "/{execution_id}/checkpoints/{target}",
     operation_id="checkpoints_delete",
     summary="Delete a checkpoint",
+    tags=["checkpoints"],
     status_code=204,
     responses=answers(ExecutionNotFound, CheckpointNotFound, InvalidTransition, Conflict, InvalidInput),
 )

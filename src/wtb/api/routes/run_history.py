@@ -38,13 +38,13 @@ def list_branches(*, parts: Parts, caller: Viewer, run: RunId) -> ListAnswer[Bra
     return ListAnswer(items=[BranchAnswer.of(branch, execution.branch_id) for branch in branches])
 
 
-@router.get("/tree", operation_id="executions_tree", summary="Show all lines of a run as a tree", responses=_ONE)
+@router.get("/tree", operation_id="executions_get_tree", summary="Show all lines of a run as a tree", responses=_ONE)
 def get_tree(*, parts: Parts, caller: Viewer, run: RunId) -> TreeAnswer:
     """Return branches, lines that rollbacks left, and forks into other runs; plain steps in a row are folded."""
     return TreeAnswer.of(parts.services.queries.tree(run))
 
 
-@router.get("/timeline", operation_id="executions_timeline", summary="Show when each node ran", responses=_ONE)
+@router.get("/timeline", operation_id="executions_get_timeline", summary="Show when each node ran", responses=_ONE)
 def get_timeline(
     *, parts: Parts, caller: Viewer, run: RunId, before: Step = None, limit: Limit = 100
 ) -> TimelineAnswer:
@@ -52,7 +52,7 @@ def get_timeline(
     return TimelineAnswer.of(parts.services.queries.timeline(run, before=before, limit=limit))
 
 
-@router.get("/calls", operation_id="executions_calls", summary="List the calls of a run", responses=_ONE)
+@router.get("/calls", operation_id="executions_list_calls", summary="List the calls of a run", responses=_ONE)
 def list_calls(
     *, parts: Parts, caller: Viewer, run: RunId, cursor: Cursor = None, limit: Limit = 100
 ) -> ListAnswer[CallAnswer]:
@@ -62,7 +62,7 @@ def list_calls(
     return ListAnswer(items=[CallAnswer.of(call, json) for call in calls], next=next_cursor)
 
 
-@router.get("/usage", operation_id="executions_usage", summary="Show what each node used", responses=_ONE)
+@router.get("/usage", operation_id="executions_list_usage", summary="Show what each node used", responses=_ONE)
 def list_usage(*, parts: Parts, caller: Viewer, run: RunId) -> ListAnswer[NodeUsageAnswer]:
     """Return tokens, money and time of each node, on the way to the head and in all attempts."""
     return ListAnswer(items=[NodeUsageAnswer.of(each) for each in parts.services.queries.usage_by_node(run)])
@@ -70,7 +70,7 @@ def list_usage(*, parts: Parts, caller: Viewer, run: RunId) -> ListAnswer[NodeUs
 
 @router.get(
     "/events",
-    operation_id="executions_events",
+    operation_id="executions_list_events",
     summary="List the events of a run",
     responses=answers(ExecutionNotFound, InvalidInput, DamagedData),
 )

@@ -18,7 +18,7 @@ router = APIRouter(tags=["access"])
 _PAGE = "<!doctype html><html lang=en><meta charset=utf-8><title>WTB</title>{head}<p>{text}</p></html>"
 
 
-@router.get("/api/v1/session", operation_id="session_show", summary="Show who you are")
+@router.get("/api/v1/session", operation_id="session_get", summary="Show who you are")
 def show_session(request: Request, parts: Parts, caller: Viewer) -> SessionAnswer:
     """Return the name and the role of the caller."""
     return SessionAnswer.of(caller, is_session=session_secret(request, parts) is not None)

@@ -24,14 +24,14 @@ router = APIRouter(prefix="/api/v1/upkeep", tags=["upkeep"])
 @router.post("/prune", operation_id="upkeep_prune", summary="Prune the store", responses=answers(ExecutionNotFound))
 def prune(parts: Parts, caller: Admin, body: PruneRequest) -> PruneAnswer:
     """Count what `wtb prune` would delete, or delete it with `"dry_run": false`, within some seconds."""
-    run = None if body.execution is None else ExecutionId(body.execution)
+    run = None if body.run is None else ExecutionId(body.run)
     report = parts.services.pruning.prune(
         dry_run=body.dry_run, workflow=body.workflow, run=run, by=caller.name, seconds=body.seconds
     )
     return PruneAnswer.of(report, dry_run=body.dry_run)
 
 
-@router.get("/doctor", operation_id="upkeep_last_check", summary="Show what light checks have found")
+@router.get("/doctor", operation_id="upkeep_get_last_check", summary="Show what light checks have found")
 def last_check(parts: Parts, caller: Viewer) -> DoctorAnswer:
     """Return the faults that the background job `doctor` has found in this round."""
     job = parts.services.background.get("doctor").job

@@ -47,7 +47,7 @@ def get_workflow(parts: Parts, server: Commanding, caller: Viewer, name: Workflo
 
 @router.get(
     "/{name}/graph",
-    operation_id="workflows_graph",
+    operation_id="workflows_get_graph",
     summary="Show the graph of a workflow",
     responses=answers(WorkflowNotFound, InvalidInput, MissingLibrary, WorkerFailed),
 )

@@ -247,7 +247,7 @@ def _check_key(key: str) -> None:
 def _check_same(known: AcceptedRequest, digest: bytes) -> None:
     if known.digest != digest:
         raise IdempotencyMismatch(
-            f"the Idempotency-Key {known.key!r} came with another request before; use a new key for a new request"
+            f"the Idempotency-Key {known.key!r} was used for another request; use a new key for a new request"
         )
 
 

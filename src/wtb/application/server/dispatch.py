@@ -279,7 +279,7 @@ class Dispatcher:
 def answer_of(said: Any, how: str) -> Mapping[str, Any]:
     """Return what a worker answered to a question; raise the error that it answered instead."""
     if said is None:
-        raise WorkerFailed(f"the worker {how} before it answered; the server's log has its last words")
+        raise WorkerFailed(f"the worker {how} before it answered; the server's log has its last output")
     if not isinstance(said, Mapping) or not isinstance(said.get("refused", said.get("answer")), Mapping):
         raise WorkerFailed("the answer of the worker cannot be read: the workflow's own code wrote into its connection")
     if "refused" in said:

@@ -96,7 +96,7 @@ class LiveFeed:
             self._is_closed = True
             clients, self._clients = self._clients, ()
             for client in clients:
-                client.end(ServerStopping("the server stops; connect again, from your last cursor"))
+                client.end(ServerStopping("the server is stopping; connect again from your last cursor"))
             thread, subscription = self._thread, self._subscription
         for client in clients:
             client.wake()
@@ -115,7 +115,7 @@ class LiveFeed:
         """
         with self._lock:
             if self._is_closed:
-                raise ServerStopping("the server stops; connect again, from your last cursor")
+                raise ServerStopping("the server is stopping; connect again from your last cursor")
             if self._cursor is None:
                 self._cursor = at
             self._clients = (*self._clients, client)

@@ -93,7 +93,8 @@ class ServedWorkflows:
             command = f"wtb run {source or 'FILE:NAME'}"
             raise WorkflowNotServed(f"this server does not serve the workflow {name!r}", command)
         names = ", ".join(each.name for each in served if each.name) or "none"
-        raise WorkflowNotFound(name, f"this server, which serves {names}")
+        advice = "name it in `wtb serve REF…` or in server.workflows"
+        raise WorkflowNotFound(name, f"this server, which serves {names}; {advice}")
 
     def for_run(self, execution: Execution, verb: str) -> str:
         """Return the reference of a run's workflow; raise WorkflowNotServed with the command that does it instead."""
@@ -112,7 +113,7 @@ class ServedWorkflows:
             if broken:
                 return broken[0].reference
         raise WorkflowNotServed(
-            f"run {execution.id!r} is of the workflow {execution.workflow_name!r}, which this server does not serve",
+            f"this server does not serve the workflow {execution.workflow_name!r} of run {execution.id!r}",
             f"wtb {verb} {execution.id}",
         )
 

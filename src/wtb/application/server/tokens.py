@@ -33,7 +33,9 @@ class AccessTokens:
         A revoked or expired token gives its name back.
         """
         if lasts is not None and not timedelta() < lasts <= _LONGEST:
-            raise InvalidInput("a token lasts longer than nothing and at most 100 years; leave the time out for no end")
+            raise InvalidInput(
+                "a token lasts more than 0 seconds and at most 100 years; without a time it never expires"
+            )
         secret = TOKEN_PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
         now = self._clock.now()
         end = None if lasts is None else now + lasts

@@ -61,7 +61,7 @@ def serve(
 def _settings(url: str | None, host: str | None, port: int | None) -> Settings:
     settings = load_settings(url=url)
     if settings.url == "memory://":
-        raise InvalidInput("memory:// cannot be served: it is gone with this process; give --url, or leave it out")
+        raise InvalidInput("memory:// cannot be served: workers are other processes; name another database with --url")
     return _with(settings, **{name: value for name, value in {"host": host, "port": port}.items() if value is not None})
 
 

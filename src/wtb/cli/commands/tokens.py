@@ -63,6 +63,7 @@ def list_tokens(*, url: str | None, as_json: bool) -> None:
         now = services.clock.now()
         rows = [_facts(token, now) for token in services.tokens.list_tokens()]
     if not as_json:
+        rows = [{**row, "expires_at": row["expires_at"] or "never"} for row in rows]
         rows = [{name: value for name, value in row.items() if name != "revoked_at"} for row in rows]
     show_rows(rows, as_json=as_json, empty="There is no token yet; `wtb token create NAME --role viewer` makes one.")
 
@@ -95,5 +96,5 @@ def _facts(token: Token, now: datetime) -> Mapping[str, Any]:
 def _time(text: str) -> timedelta:
     found = re.fullmatch(r"(\d{1,6})([mhdw])", text.strip())
     if found is None:
-        raise InvalidInput(f"--expires {text} is no time; write a number and m, h, d or w, such as 30d")
+        raise InvalidInput(f"--expires {text} is not a duration; write a number and m, h, d or w, such as 30d")
     return int(found[1]) * _UNITS[found[2]]
