@@ -167,6 +167,19 @@ def test_a_rollback_is_made_by_the_next_worker_and_never_twice(workers: Workers)
     assert len(workers.bench.services.queries.rollbacks("r")) == 1
 
 
+@pytest.mark.parametrize(("who", "target"), [("Grace", 1), ("Ada", 0)])
+def test_a_rollback_of_somebody_else_is_not_taken_for_that_of_a_killed_worker(
+    workers: Workers, who: str, target: int
+) -> None:
+    workers.carry_out(CommandKind.RUN_START, "r", workers.flow, input={})
+    planned = workers.carry_out(CommandKind.RUN_PLAN_ROLLBACK, "r", workers.flow, target=1)
+    given = {"target": 1, "mark": workers.mark("r"), "version": planned["version"], "digest": planned["digest"]}
+    workers.bench.services.travel.rollback(ExecutionId("r"), target, created_by=who)
+    for kind in (CommandKind.RUN_ROLLBACK, CommandKind.RUN_REDO):
+        with pytest.raises(VersionMismatch, match=f"by {who}"):
+            workers.carry_out(kind, "r", workers.flow, attempts=2, **given)
+
+
 def test_a_fork_and_a_name_are_made_once(workers: Workers) -> None:
     workers.carry_out(CommandKind.RUN_START, "r", workers.flow, input={})
     for attempts in (1, 2):

@@ -13,7 +13,7 @@ from wtb.domain.commands import Command
 from wtb.domain.errors import CheckpointNotFound, ExecutionNotFound, InvalidInput, VersionMismatch
 from wtb.domain.execution import Execution, ExecutionStatus, PauseKind
 from wtb.domain.ids import ExecutionId
-from wtb.domain.rollback import RollbackPlan
+from wtb.domain.rollback import Rollback, RollbackPlan
 from wtb.server_commands.desk import WorkerDesk, run_data
 
 Result = dict[str, Any]
@@ -140,16 +140,38 @@ def redo(desk: WorkerDesk, command: Command) -> Result:
 
 
 def _travelled(desk: WorkerDesk, command: Command) -> Result | None:
-    """Finish a rollback or a redo that an earlier worker has begun; None if none has."""
+    """Finish a rollback or a redo that an earlier worker has begun; None if none has.
+
+    It raises VersionMismatch if somebody else was first, between the end of that worker and now.
+    """
     if command.attempts == 1:
         return None
     run_id = _subject(command)
-    execution, now = read_mark(desk.services.storage, run_id)
-    if now.rollbacks == command.arguments["mark"]["rollbacks"]:
+    execution = desk.services.queries.execution(run_id)
+    with desk.services.storage.unit_of_work(readonly=True) as uow:
+        journals = sorted(uow.rollbacks.list_rollbacks(execution.id), key=lambda each: each.order)
+    begun = journals[command.arguments["mark"]["rollbacks"] :]
+    if not begun:
         return None
+    if not _is_of(desk, begun[0], command):
+        raise VersionMismatch(
+            f"run {run_id!r} was changed by {begun[0].created_by} before this began, so nothing was done; look at it "
+            "again, and decide again"
+        )
     if execution.status is ExecutionStatus.ROLLING_BACK:
         desk.run(run_id).continue_rollback()
     return _result(desk, run_id)
+
+
+def _is_of(desk: WorkerDesk, journal: Rollback, command: Command) -> bool:
+    """Whether a rollback or a redo is the one that a command asked for."""
+    if journal.created_by != command.created_by or f"run.{journal.direction}" != command.kind:
+        return False
+    target = command.arguments.get("target")
+    try:
+        return target is None or desk.services.queries.checkpoint(journal.execution_id, target).id == journal.target_id
+    except CheckpointNotFound:  # the other rollback went back further
+        return False
 
 
 def continue_rollback(desk: WorkerDesk, command: Command) -> Result:
