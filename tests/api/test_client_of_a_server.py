@@ -140,6 +140,8 @@ def test_what_cannot_be_done_is_the_error_that_a_bench_raises(client: wtb.Client
 
 
 def test_lists_are_read_to_their_end(client: wtb.Client) -> None:
+    for topic in ("a", "b", "c"):
+        client.run("agent", {"topic": topic}, break_before=["plan"])
     runs = list(client.list_runs(workflow="agent"))
     assert len(runs) >= 3
     assert [run.id for run in client.list_runs(limit=2)] == [run.id for run in runs[:2]]
