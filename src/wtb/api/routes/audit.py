@@ -96,7 +96,7 @@ def list_audit(
     return Response(json.dumps(_page_data(page, faults)), media_type="application/json")
 
 
-@router.get("/summary", operation_id="audit_summarize", summary="Count events by type, severity and person")
+@router.get("/summary", operation_id="audit_summarise", summary="Count events by type, severity and person")
 def summarise(parts: Parts, caller: Viewer, period: WantedPeriod) -> AuditSummaryAnswer:
     """Return how often what happened in a period, and who caused how much."""
     return AuditSummaryAnswer.of(parts.services.queries.audit_counts(period))

@@ -163,11 +163,16 @@ class BackgroundJobs:
         return self.plans[name]
 
     def _keep_looking(self) -> None:
+        told = ""
         while not self._has_ended.is_set():
             try:
                 self.look()
             except WTBError as error:
-                _log.warning("background jobs wait for the database: %s", error)
+                if str(error) != told:  # once, not every second
+                    _log.warning("background jobs wait for the database: %s", error)
+                told = str(error)
+            else:
+                told = ""
             self._wake.wait(self._look_s)
             self._wake.clear()
 
