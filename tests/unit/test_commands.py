@@ -22,6 +22,7 @@ from wtb.domain.errors import (
     IdempotencyMismatch,
     InvalidInput,
     InvalidWorkflow,
+    ServerStopping,
     WorkerFailed,
     WorkflowNotServed,
 )
@@ -288,6 +289,27 @@ def test_a_command_is_cancelled_while_it_waits_and_while_its_worker_hangs(comman
         with pytest.raises(Conflict, match="has failed already"):
             commands.cancel(each.id, by="Grace")
     assert len(busy) == 1
+
+
+def test_a_dispatcher_that_closes_waits_for_no_answer(commands: Commands) -> None:
+    begun, gate = threading.Event(), threading.Event()
+    waited: list[bool] = []
+
+    class Asked(Worker):
+        def ask(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
+            begun.set()
+            waited.append(gate.wait(20))
+            return question
+
+    dispatcher = Dispatcher(commands, lambda: Asked(commands, [], gate), workers=1, find_reference=lambda _: None)
+    asking = threading.Thread(target=dispatcher.ask, args=({},))
+    asking.start()
+    begun.wait(10)
+    dispatcher.close()
+    asking.join()
+    assert waited == [True]
+    with pytest.raises(ServerStopping):
+        dispatcher.ask({})
 
 
 def test_answers_hold_only_texts_that_utf_8_can_hold() -> None:

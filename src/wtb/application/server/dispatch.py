@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from wtb.application.server.command_errors import error_from
 from wtb.application.server.commands import Commands
 from wtb.domain.commands import Command
-from wtb.domain.errors import StorageError, WorkerFailed, WorkflowNotServed, WTBError
+from wtb.domain.errors import ServerStopping, StorageError, WorkerFailed, WorkflowNotServed, WTBError
 from wtb.domain.secrets import masked_logger
 
 _log = masked_logger(__name__)
@@ -141,6 +141,7 @@ class Dispatcher:
         self._closed = threading.Event()
         self._begun: dict[str, CommandWorker | None] = {}
         """The commands that this server has begun with, and their workers once they have one."""
+        self._asked: set[CommandWorker] = set()
         self._threads: set[threading.Thread] = set()
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._dispatch, name="wtb-dispatcher", daemon=True)
@@ -156,10 +157,16 @@ class Dispatcher:
         worker = self._spares.get()
         timer = threading.Timer(_ANSWER_S, worker.kill)
         timer.start()
+        with self._lock:
+            self._asked.add(worker)
         try:
+            if self._closed.is_set():
+                raise ServerStopping("the server stops; ask again when it is back")
             return worker.ask(question)
         finally:
             timer.cancel()
+            with self._lock:
+                self._asked.discard(worker)
             worker.kill()
 
     def end(self, command_id: str) -> None:
@@ -173,6 +180,10 @@ class Dispatcher:
         """Let runs reach the end of their step, then end all workers. What is left goes on with the next server."""
         self._closed.set()
         self._wake.set()
+        with self._lock:
+            asked = list(self._asked)
+        for worker in asked:  # the dispatcher itself may wait for an answer
+            worker.kill()
         if self._thread.ident is not None:
             self._thread.join()
         with self._lock:
