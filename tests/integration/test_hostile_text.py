@@ -169,6 +169,14 @@ COMMANDS: list[tuple[int, tuple[str, ...]]] = [
     (0, ("token", "revoke", "ci")),
     (1, ("token", "revoke", NASTY)),
     (2, ("serve", "--host", NASTY)),
+    (0, ("webhook", "add", "https://example.org/")),
+    (2, ("webhook", "add", f"https://example.org/{NASTY}")),
+    (2, ("webhook", "add", NASTY)),
+    (2, ("webhook", "add", "https://example.org/", "--type", NASTY)),
+    (0, ("webhook", "ls")),
+    (1, ("webhook", "deliveries", NASTY)),
+    (1, ("webhook", "retry", NASTY, "1")),
+    (1, ("webhook", "rm", NASTY)),
     (0, ("prune", "--dry-run")),
     (0, ("doctor",)),
     (0, ("db", "upgrade")),
@@ -196,7 +204,7 @@ def test_no_command_passes_control_characters_on(no_registered_classes: None, he
         said = result.stdout + result.stderr
         assert result.exit_code == code, (words, said, result.exception)
         assert CONTROLS.findall(said) == [], (words, said)
-        reached.add(words[:2] if words[0] in ("batch", "baseline", "db", "import", "token") else words[:1])
+        reached.add(words[:2] if words[0] in ("batch", "baseline", "db", "import", "token", "webhook") else words[:1])
     # What it imports takes seconds, and it prints what all commands print with.
     assert leaves() - {("import", "langgraph")} <= reached
 

@@ -8,6 +8,8 @@ import logging
 import signal
 import socket
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from ipaddress import ip_network
 from types import FrameType
 
@@ -79,15 +81,20 @@ def address_of(server: ServerSettings) -> str:
     return f"{scheme}://{host}:{server.port}"
 
 
-def serve(parts: ServerParts, listening: socket.socket) -> None:
-    """Serve until Ctrl-C or SIGTERM; open requests have a few seconds to end."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # to leave by the same way as with Ctrl-C
+@contextmanager
+def until_stopped() -> Iterator[None]:
+    """Leave the block on Ctrl-C, and in the same way on SIGTERM."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        make_server(parts).run(sockets=[listening])
-    except KeyboardInterrupt:
-        pass
+        with suppress(KeyboardInterrupt):
+            yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def serve(parts: ServerParts, listening: socket.socket) -> None:
+    """Serve until Ctrl-C or SIGTERM; open requests have a few seconds to end."""
+    make_server(parts).run(sockets=[listening])
 
 
 def make_server(parts: ServerParts) -> uvicorn.Server:

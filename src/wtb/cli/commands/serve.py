@@ -87,12 +87,13 @@ def _serve(settings: Settings, workflows: tuple[str, ...], *, is_opening: bool) 
         serving.check_tokens(parts)
         address = serving.address_of(parts.server)
         file.write(RunningServer(url=address, pid=os.getpid(), is_private=parts.is_private))
-        echo(f"Serving {services.where} at {address}. Ctrl-C stops the server.")
-        if parts.is_private:
-            _offer_link(parts, address, is_opening=is_opening)
-        else:
-            echo("Callers sign in with a token, which `wtb token create` makes.")
-        serving.serve(parts, listening)
+        with serving.until_stopped():  # from the first line on: whoever reads it may stop the server
+            echo(f"Serving {services.where} at {address}. Ctrl-C stops the server.")
+            if parts.is_private:
+                _offer_link(parts, address, is_opening=is_opening)
+            else:
+                echo("Callers sign in with a token, which `wtb token create` makes.")
+            serving.serve(parts, listening)
         echo("Stopped.")
 
 
