@@ -23,10 +23,10 @@ LIVE = ("test_client_of_a_server.py", "test_client_verbs.py")
 """The tests that drive the client against a real server."""
 
 WITHOUT_A_VERB = {
-    "server_health": "for load balancers; `ready` says more",
+    "server_check_health": "for load balancers; `ready` says more",
     "session_end": "signs a browser out; a client has a token, and no session",
-    "checkpoints_files": "`files` takes `at`",
-    "checkpoints_file_content": "`read_file` takes `at`",
+    "checkpoints_list_files": "`files` takes `at`",
+    "checkpoints_download_file": "`read_file` takes `at`",
 }
 
 GIVEN: dict[str, Any] = {"role": "viewer", "position": 1, "evaluators": ["latency_s"]}

@@ -22,6 +22,7 @@ from wtb.domain.errors import (
     BatchNotFound,
     CaseNotFound,
     CheckpointNotFound,
+    Conflict,
     InvalidInput,
     InvalidTransition,
     WebhookNotFound,
@@ -196,6 +197,8 @@ def test_commands_are_listed_shown_and_awaited(client: wtb.Client) -> None:
     assert (ended.status, client.command(started.id)) == ("completed", ended)
     assert started.subject is not None
     assert [command.id for command in client.list_commands(subject=started.subject)] == [started.id]
+    with pytest.raises(Conflict, match="has completed already"):
+        client.cancel_command(started.id)
     with pytest.raises(InvalidTransition):
         client.pause(started.subject)
 

@@ -97,7 +97,7 @@ def test_a_problem_that_this_version_does_not_know_is_still_an_error_with_its_se
         client_of(lambda _: told(409, unknown)).version()
     with pytest.raises(WTBError, match="status 502"):
         client_of(lambda _: httpx.Response(502, text="<html>bad gateway</html>")).version()
-    with pytest.raises(WTBError, match="is this the address of a WTB server"):
+    with pytest.raises(WTBError, match="check that the address is that of a WTB server"):
         client_of(lambda _: httpx.Response(200, text="<html>hello</html>")).version()
 
 

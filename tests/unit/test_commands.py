@@ -326,6 +326,7 @@ def test_answers_hold_only_texts_that_utf_8_can_hold() -> None:
     assert shown.count(r"half a character: \\ud800") == 3
     failure = {"type": "E", "message": half, "node": half}
     run = {"id": "r", "workflow": half, "status": "failed", "version": 1, "failure": failure}
-    ChangedRun.model_validate({**run, "pause": {"reason": half, "kind": "question", "question": {"text": half}}})
+    pause = {"reason": half, "kind": "question", "node": None, "question": {"text": half}}
+    assert ChangedRun.model_validate({**run, "pause": pause}).model_dump_json().count(r"\\ud800") == 5
     assert ChangedRun.model_validate(run).model_dump_json().count(r"\\ud800") == 3
     assert rb"\\ud800" in response_of(InvalidInput(half)).body

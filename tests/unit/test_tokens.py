@@ -129,7 +129,7 @@ def test_each_role_may_do_what_the_one_before_it_may() -> None:
     roles = [Role.VIEWER, Role.OPERATOR, Role.ADMIN]
     for number, role in enumerate(roles):
         assert [role.includes(other) for other in roles] == [other <= number for other in range(3)]
-    with pytest.raises(Forbidden, match="'bob' is viewer, and this needs operator"):
+    with pytest.raises(Forbidden, match="'bob' has the role viewer, but this needs operator"):
         Caller(name="bob", role=Role.VIEWER).require(Role.OPERATOR)
 
 

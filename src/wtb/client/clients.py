@@ -103,6 +103,7 @@ class Client:
     delete_checkpoint = blocking(AsyncClient.delete_checkpoint)
     command = blocking(AsyncClient.command)
     wait_for = blocking(AsyncClient.wait_for)
+    cancel_command = blocking(AsyncClient.cancel_command)
     list_commands = iterating(AsyncClient.list_commands)
     list_runs = iterating(AsyncClient.list_runs)
     get = blocking(AsyncClient.get)

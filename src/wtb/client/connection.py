@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from wtb.api.models.base import Item, ListAnswer
 from wtb.api.models.commands import CommandAnswer
 from wtb.client.problems import error_from
-from wtb.client.requests import Reply, Request, get
+from wtb.client.requests import Reply, Request, get, post
 from wtb.client.transports import PatientSender
 from wtb.domain.errors import InvalidInput, NotFinished, WorkerFailed
 
@@ -88,6 +88,10 @@ class Connection:
         found = command if isinstance(command, CommandAnswer) else await self.command(command)
         await self._result(found, wait_s)
         return await self.command(found.id)
+
+    async def cancel_command(self, command: str) -> CommandAnswer:
+        """End a command that waits in line, or one that hangs; what it has stored stays. To end a run, stop the run."""
+        return await self._ask(CommandAnswer, post(path_of("commands", command, "cancel")))
 
     async def list_commands(self, *, subject: str | None = None) -> AsyncGenerator[CommandAnswer]:
         """Return the commands that the server has accepted one by one, newest first; or those of a run or batch."""

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from wtb.api.models.base import AnswerModel, ListAnswer
 from wtb.api.models.checkpoints import CheckpointAnswer
-from wtb.api.models.figures import Number, PlainText, UsageAnswer, plain
+from wtb.api.models.figures import Number, PlainData, PlainText, UsageAnswer, plain
 from wtb.api.models.states import StateAnswer
 from wtb.application.queries.state_parts import StatePart
 from wtb.application.queries.views import OpenRollback, RunPage, RunRow, RunView
@@ -74,12 +74,12 @@ class PauseAnswer(AnswerModel):
     reason: PlainText
     kind: PauseKind
     node: PlainText | None
-    question: dict[str, Any] | None = Field(description="What it asks a person.")
+    question: PlainData | None = Field(description="What it asks a person.")
 
     @classmethod
     def of(cls, pause: Pause) -> Self:
         """Return a pause as an answer."""
-        question = None if pause.question is None else plain(pause.question)
+        question = None if pause.question is None else dict(pause.question)
         return cls(reason=pause.reason, kind=pause.kind, node=pause.node, question=question)
 
 

@@ -32,6 +32,9 @@ def plain_text(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
+PlainData = Annotated[dict[str, Any], BeforeValidator(plain)]
+"""Data with texts that came from users or from their code."""
+
 Number = Annotated[float | None, BeforeValidator(finite)]
 """A number; null if it is infinite or not a number."""
 

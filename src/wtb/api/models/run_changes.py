@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from wtb.api.models.base import AnswerModel, RequestModel
 from wtb.api.models.commands import CommandAnswer
 from wtb.api.models.executions import PauseAnswer
-from wtb.api.models.figures import PlainText, plain
+from wtb.api.models.figures import PlainData, PlainText
 from wtb.domain.execution import ExecutionStatus
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Target = Annotated[int, Field(ge=0)] | Annotated[str, Field(min_length=1, max_length=200)]
 Variants = dict[Name, Name]
 """Which variant of a node to run."""
-
-PlainData = Annotated[dict[str, Any], BeforeValidator(plain)]
-"""Data with texts that came from users or from their code."""
 
 _EDIT = {"set": [{"path": ["messages", {"id": "m1"}, "content"], "value": "hello"}], "delete": [["draft"]]}
 
