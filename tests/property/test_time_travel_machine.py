@@ -259,7 +259,7 @@ class TimeTravelMachine(RuleBasedStateMachine):
         forecast = foreseen(run, self.copies[run.head], failing=failing, answered=answer is not None)
         self.world.failing = failing
         before = len(self.world.log)
-        old, crashed = run.head, crash
+        old, crashed, asked = run.head, crash, self.open_questions(run.id)
         for _ in range(6):
             with self.crashing(crashed):
                 self.bench.resume(run.id, self.flow, break_after=NODES, answer=answer)
@@ -270,7 +270,8 @@ class TimeTravelMachine(RuleBasedStateMachine):
                 break
             if crashed == NEVER and not in_doubt:
                 break
-            answer = self.truth(run) if in_doubt else self.unanswered(real, answer)
+            is_taken = not asked <= self.open_questions(run.id)  # a crash may come before the answer is taken
+            answer = self.truth(run) if in_doubt else None if is_taken else answer
             crashed = NEVER
         assert run.head == old
         made = {title.partition(" ")[2]: title[1:] for title in self.world.log[before:]}
@@ -287,11 +288,12 @@ class TimeTravelMachine(RuleBasedStateMachine):
         assert latest is not None
         return latest.id
 
-    def unanswered(self, real: wtb.Run, answer: Any) -> Any:
-        """Return the answer when a crash came before it was taken."""
+    def open_questions(self, run_id: str) -> set[tuple[str, str]]:
+        """Return the questions without an answer. A node may ask a second one after its first was answered."""
         with self.bench.services.storage.unit_of_work(readonly=True) as uow:
-            waits = [call for call in uow.tool_calls.list_calls(real.id) if call.status is CallStatus.INTENDED]
-        return answer if any(call.tool == "ask" for call in waits) else None
+            calls = uow.tool_calls.list_calls(ExecutionId(run_id))
+        waits = [call for call in calls if call.tool == "ask" and call.status is CallStatus.INTENDED]
+        return {(call.node_run_id, call.identity) for call in waits}
 
     def truth(self, run: ModelRun) -> Any:
         """Say whether the call in doubt was made."""
