@@ -1,0 +1,30 @@
+import { useEffect, useState } from "react";
+
+type Theme = "system" | "light" | "dark";
+const NEXT: Record<Theme, Theme> = { system: "light", light: "dark", dark: "system" };
+const KEY = "wtb-theme";
+
+/** Changes between the colours of the system, light and dark ones. */
+export function ThemeButton() {
+  const [theme, setTheme] = useState<Theme>(stored);
+  useEffect(() => {
+    if (theme === "system") delete document.documentElement.dataset["theme"];
+    else document.documentElement.dataset["theme"] = theme;
+    localStorage.setItem(KEY, theme);
+  }, [theme]);
+  return (
+    <button
+      type="button"
+      className="plain"
+      onClick={() => setTheme(NEXT[theme])}
+      title="Change the colours of the page"
+    >
+      Colours: {theme}
+    </button>
+  );
+}
+
+function stored(): Theme {
+  const value = localStorage.getItem(KEY);
+  return value === "light" || value === "dark" ? value : "system";
+}

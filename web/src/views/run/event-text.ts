@@ -1,0 +1,18 @@
+/** What an event tells, in one line: the node and the tool first, then what happened, and ids not at all. */
+import { briefly } from "./json";
+
+const FIRST = ["error", "reason", "text", "data", "answer", "name", "keys", "arguments"];
+const IDS = new Set(["call", "checkpoint", "trace", "node", "visit", "tool", "from", "to", "attempt"]);
+
+export function eventText(data: Record<string, unknown>): string {
+  const place = data["node"] === undefined ? [] : [`${briefly(data["node"], 60)}#${briefly(data["visit"] ?? 1)}`];
+  const attempt = Number(data["attempt"] ?? 1);
+  if (attempt > 1) place.push(`attempt ${attempt}`);
+  if (data["tool"] !== undefined) place.push(briefly(data["tool"], 60));
+  const names = Object.keys(data).filter((name) => !IDS.has(name));
+  const rank = (name: string) => (FIRST.includes(name) ? FIRST.indexOf(name) : FIRST.length);
+  const facts = names
+    .sort((a, b) => rank(a) - rank(b))
+    .map((name) => (rank(name) < 4 ? briefly(data[name], 200) : `${name}: ${briefly(data[name], 80)}`));
+  return [...place, ...facts].join(" · ");
+}

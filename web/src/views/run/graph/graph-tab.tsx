@@ -1,0 +1,101 @@
+/** The graph of a run: each node with what happened in it, or each visit on its own. */
+import { useQuery } from "@tanstack/react-query";
+import { useCallback, useMemo, useState } from "react";
+import { get } from "../../../api/client";
+import type { Model, Run } from "../../../api/types";
+import { Empty } from "../../../parts/empty";
+import { countText } from "../../../parts/format";
+import { Loading } from "../../../parts/loading";
+import { ProblemNote } from "../../../parts/problem";
+import { useSearch } from "../../../parts/search";
+import { useUsage } from "../usage-tab";
+import { Flow } from "./flow";
+import { aggregated, derived, expanded, type Drawing, type Graph, type Shape } from "./model";
+import { NodePanel } from "./node-panel";
+
+/** Above this many nodes a person is asked first: a picture of them takes long, and shows little. */
+const MOST_NODES = 500;
+const LAST_STEPS = 100;
+const EXPANDED_STEPS = 500;
+
+export default function GraphTab({ run }: { run: Run }) {
+  const [search, change] = useSearch();
+  const isExpanded = search.get("visits") === "each";
+  const chosen = search.get("node");
+  const graph = useQuery({
+    queryKey: ["workflow", run.workflow, "graph"],
+    queryFn: ({ signal }) => get<Model<"GraphAnswer">>(["workflows", run.workflow, "graph"], {}, signal),
+  });
+  const usage = useUsage(run.id);
+  const steps = isExpanded ? EXPANDED_STEPS : LAST_STEPS;
+  const timeline = useQuery({
+    queryKey: ["run", run.id, "last visits", steps],
+    queryFn: ({ signal }) => get<Model<"TimelineAnswer">>(["executions", run.id, "timeline"], { limit: steps }, signal),
+    placeholderData: (before) => before,
+  });
+  const visits = timeline.data?.items;
+  const nodes = usage.data?.items;
+  const drawing = useMemo((): Drawing | null => {
+    if (graph.isPending || visits === undefined || nodes === undefined) return null;
+    const known: Graph = graph.data !== undefined && hasAll(graph.data, nodes) ? graph.data : derived(nodes, visits);
+    return isExpanded ? expanded(known, visits, run) : aggregated(known, nodes, visits, run);
+  }, [graph.isPending, graph.data, visits, nodes, isExpanded, run]);
+  const choose = useCallback((shape: Shape) => shape.node !== "" && change({ node: shape.node }), [change]);
+  const error = timeline.error ?? usage.error;
+  if (error !== null && drawing === null) return <ProblemNote error={error} retry={() => void timeline.refetch()} />;
+  if (drawing === null) return <Loading what="the graph" />;
+  const isDerived = graph.data === undefined || (nodes !== undefined && !hasAll(graph.data, nodes));
+  return (
+    <section aria-label="Graph">
+      <div className="toolbar">
+        <label>
+          <input type="checkbox" checked={isExpanded} onChange={() => change({ visits: isExpanded ? "" : "each" })} />{" "}
+          show each visit
+        </label>
+        {isExpanded && timeline.data?.before != null && (
+          <span className="quiet">The last {EXPANDED_STEPS} steps are shown; the timeline has all of them.</span>
+        )}
+        {isDerived && (
+          <span className="quiet">Drawn from what the run did, since its workflow cannot be read as it was.</span>
+        )}
+      </div>
+      {drawing.shapes.length === 0 ? (
+        <Empty title="Nothing to draw yet">The nodes appear here when the run begins.</Empty>
+      ) : (
+        <div className="graph-and-panel">
+          <Asked count={drawing.shapes.length}>
+            <Flow drawing={drawing} chosen={isExpanded ? null : chosen} onChoose={choose} />
+          </Asked>
+          {chosen !== null && (
+            <NodePanel
+              run={run}
+              node={chosen}
+              visits={visits ?? []}
+              usage={nodes?.find((each) => each.node === chosen)}
+              onClose={() => change({ node: "" })}
+            />
+          )}
+        </div>
+      )}
+    </section>
+  );
+}
+
+function hasAll(graph: Graph, usage: readonly Model<"NodeUsageAnswer">[]): boolean {
+  const names = new Set(graph.nodes.map((node) => node.name));
+  return usage.every((each) => names.has(each.node));
+}
+
+/** Asks before something is drawn that may take long. */
+export function Asked({ count, children }: { count: number; children: React.ReactNode }) {
+  const [isWanted, setWanted] = useState(false);
+  if (count <= MOST_NODES || isWanted) return children;
+  return (
+    <div className="empty">
+      <p>This graph has {countText(count, "node")}. Drawing it can take a while.</p>
+      <button type="button" onClick={() => setWanted(true)}>
+        Draw it
+      </button>
+    </div>
+  );
+}

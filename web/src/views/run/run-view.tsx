@@ -1,0 +1,93 @@
+/** One run: what it is and needs at the top, and everything it did below. */
+import { useQuery } from "@tanstack/react-query";
+import { lazy, Suspense } from "react";
+import { getWithVersion } from "../../api/client";
+import { useLiveQueries } from "../../api/live";
+import type { Run } from "../../api/types";
+import { Command, quoted } from "../../parts/command";
+import { Loading } from "../../parts/loading";
+import { ProblemNote } from "../../parts/problem";
+import { Tabs, useTab } from "../../parts/tabs";
+import { RunActions } from "./actions";
+import { RunHeader } from "./header";
+import { RunNotes } from "./notes";
+import { StateSummary } from "./state-summary";
+import "./run.css";
+
+const GraphTab = lazy(() => import("./graph/graph-tab"));
+const TimelineTab = lazy(() => import("./timeline/timeline-tab"));
+const BranchesTab = lazy(() => import("./branches/branches-tab"));
+const CheckpointsTab = lazy(() => import("./checkpoints-tab"));
+const CallsTab = lazy(() => import("./calls-tab"));
+const EventsTab = lazy(() => import("./events-tab"));
+const OutputTab = lazy(() => import("./output-tab"));
+const UsageTab = lazy(() => import("./usage-tab"));
+
+const NAMES = ["graph", "timeline", "branches", "checkpoints", "calls", "events", "output", "usage"] as const;
+type Name = (typeof NAMES)[number];
+
+const PANELS: Record<Name, React.ComponentType<{ run: Run }>> = {
+  graph: GraphTab,
+  timeline: TimelineTab,
+  branches: BranchesTab,
+  checkpoints: CheckpointsTab,
+  calls: CallsTab,
+  events: EventsTab,
+  output: OutputTab,
+  usage: UsageTab,
+};
+const COMMANDS: Record<Name, (id: string) => string> = {
+  graph: (id) => `wtb show ${id}`,
+  timeline: (id) => `wtb history ${id}`,
+  branches: (id) => `wtb history ${id} --tree`,
+  checkpoints: (id) => `wtb history ${id} --all`,
+  calls: (id) => `wtb show ${id} --events --tools`,
+  events: (id) => `wtb show ${id} --events`,
+  output: (id) => `wtb show ${id} --events --type node.logged --type node.emitted`,
+  usage: (id) => `wtb show ${id} --summary`,
+};
+
+export default function RunView({ id }: { id: string }) {
+  const query = useQuery({
+    queryKey: ["run", id, "whole"],
+    queryFn: ({ signal }) => getWithVersion<Run>(["executions", id], {}, signal),
+  });
+  useLiveQueries(id, ["run", id]);
+  const name = useTab(NAMES);
+  if (query.data === undefined) {
+    return (
+      <>
+        <h1>Run {id}</h1>
+        {query.error === null ? (
+          <Loading what="the run" />
+        ) : (
+          <ProblemNote error={query.error} retry={() => void query.refetch()} />
+        )}
+      </>
+    );
+  }
+  const { data: run, etag } = query.data;
+  const Panel = PANELS[name];
+  return (
+    <>
+      <RunHeader run={run} />
+      {query.error !== null && <ProblemNote error={query.error} retry={() => void query.refetch()} />}
+      <RunNotes run={run} />
+      <RunActions run={run} etag={etag} />
+      <StateSummary run={run} />
+      <Tabs
+        label="Parts of the run"
+        chosen={name}
+        tabs={NAMES.map((each) => ({
+          name: each,
+          label: each[0]!.toUpperCase() + each.slice(1),
+          count: each === "checkpoints" ? run.checkpoints : undefined,
+        }))}
+      />
+      <Suspense fallback={<Loading what={`the ${name}`} />}>
+        <Panel run={run} />
+      </Suspense>
+      <Command text={COMMANDS[name](quoted(id))} />
+    </>
+  );
+}

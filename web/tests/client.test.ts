@@ -1,0 +1,16 @@
+import { expect, test } from "vitest";
+import { address } from "../src/api/client";
+import { quoted } from "../src/parts/command";
+import { toDiff, toRun } from "../src/parts/links";
+
+test("names in addresses are encoded, and repeated filters are repeated", () => {
+  expect(
+    address(["executions", "a/b #1", "state"], { at: "write#2", status: ["failed", "paused"], cursor: null }),
+  ).toBe("/api/v1/executions/a%2Fb%20%231/state?at=write%232&status=failed&status=paused");
+  expect(toRun("a/b", "calls")).toBe("/runs/a%2Fb?view=calls");
+  expect(toDiff("r", 1, "write#2", "other")).toBe("/runs/r/diff?from=1&to=write%232&run=other");
+});
+
+test("words of commands are quoted as a shell needs them", () => {
+  expect([quoted("nightly"), quoted("two words"), quoted("it's")]).toEqual(["nightly", "'two words'", "'it'\\''s'"]);
+});
