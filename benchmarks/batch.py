@@ -14,7 +14,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import partial
-from importlib.util import find_spec
 from itertools import pairwise, product
 from pathlib import Path
 from statistics import median
@@ -145,33 +144,6 @@ def observing() -> list[Figure]:
     ]
 
 
-def against_inspect() -> list[Figure]:
-    """Run trivial jobs of WTB and of Inspect AI, in processes that take turns; the fastest of each counts.
-
-    Inspect AI is not among the requirements of the benchmarks: it needs an older fsspec than they have.
-    """
-    if find_spec("inspect_ai") is None:
-        print("No figures of Inspect AI: install it with `.venv/bin/pip install inspect-ai`.")
-        return []
-    taken_us: dict[str, list[float]] = defaultdict(list)
-    for _ in range(TURNS):
-        for peer in ("wtb", "inspect"):
-            command = [sys.executable, "-m", "benchmarks.trivial_jobs", peer]
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
-            taken_us[peer].append(float(done.stdout.splitlines()[-1]))
-    ours, theirs = min(taken_us["wtb"]), min(taken_us["inspect"])
-    return [
-        Figure(
-            name="trivial job ÷ a sample of Inspect AI, processor time, one thread, SQLite",
-            value=ours / theirs,
-            unit="×",
-            bar=0.25,
-            detail=f"{ours / 1e3:.2f} and {theirs / 1e3:.2f} ms; two nodes and one score each",
-            raw={"wtb_us": ours, "inspect_us": theirs},
-        )
-    ]
-
-
 def resident_mb() -> float:
     """Return the memory that this process has now."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
@@ -255,7 +227,6 @@ def main() -> None:
         parts: list[Part] = [
             ("overhead", partial(overhead, folder)),
             ("observing", observing),
-            ("Inspect AI", against_inspect),
             (f"{JOBS:,} jobs", partial(many_jobs, folder)),
             ("waiting 50 ms", partial(speed_up, folder, "wait 50 ms", partial(time.sleep, 0.05), round(1 / 1.9, 3))),
             ("waiting 5 ms", partial(speed_up, folder, "wait 5 ms", partial(time.sleep, 0.005), None)),

@@ -283,7 +283,7 @@ def served(settings: Settings) -> Iterator[str]:
 def figures(url: str | None, name: str) -> Sequence[Figure]:
     """Measure everything on one store."""
     with tempfile.TemporaryDirectory(prefix="wtb-feed-") as folder:
-        server = ServerSettings(port=free_port(), requests_per_minute=1_000_000)
+        server = ServerSettings(port=free_port(), requests_per_minute=1_000_000, feeds_per_caller=1_000)
         settings = Settings(url=url, folder=Path(folder) / ".wtb", user="benchmark", server=server)
         if url is not None:
             database = open_database(settings)

@@ -1,4 +1,4 @@
-"""Scale: jobs that compute and the support example, in processes and in threads; what Ray adds to a job; many jobs.
+"""Scale: processes against threads, what Ray adds to a job, many jobs on Ray, a trivial job against Inspect AI.
 
 Every figure is measured in turns, one way right after the other, so that what else the machine does meets both. The
 time that worker processes take to start is part of their figures.
@@ -18,13 +18,14 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+from benchmarks.inspect_jobs import against_inspect
 from benchmarks.many_ray_jobs import many_on_ray
 from benchmarks.ray_jobs import on_ray
 from benchmarks.report import Figure, Part, measure
 
 ROOT = Path(__file__).parents[1]
-TURNS = 3
-JOBS = 1_000
+TURNS = int(os.environ.get("WTB_BENCH_TURNS", "3"))
+JOBS = int(os.environ.get("WTB_BENCH_JOBS", "1000"))
 COMPUTING = """
 import time
 
@@ -66,7 +67,7 @@ def run(folder: Path, file: Path | str, *options: str) -> Took:
     took_s = time.perf_counter() - began
     result = json.loads(done.stdout)
     assert result["status"] == "completed"
-    return Took(took_s, result["sharing"]["executed"])
+    return Took(took_s, result["node_runs"]["executed"])
 
 
 def _environment(folder: Path) -> dict[str, str]:
@@ -137,6 +138,7 @@ def main() -> None:
             ("the support example", lambda: demo(folder)),
             ("jobs on Ray", lambda: on_ray(folder)),
             ("many jobs on Ray", lambda: many_on_ray(folder)),
+            ("Inspect AI", against_inspect),
         ]
         wanted = [part for part in parts if not sys.argv[1:] or part[0] in sys.argv[1:]]
         measure(f"Scale, {os.cpu_count()} cores", Path("build/benchmarks/scale.json"), wanted)

@@ -29,7 +29,7 @@ from wtb.infrastructure.codecs.types import REGISTERED
 from wtb.infrastructure.evaluators.named import read_evaluators
 from wtb.infrastructure.evaluators.outputs import read_output
 from wtb.infrastructure.object_references import describe
-from wtb.loading import as_workflow, load_named, place_of, source_of
+from wtb.loading import as_workflow, load_named, load_workflow, place_of, source_of
 from wtb.runners import load_runner
 
 
@@ -257,3 +257,15 @@ def load_batch(reference: str) -> BatchTest:
             batch.flow.source = f"{place}:{name}"
     object.__setattr__(batch, "source", f"{place}:{found_as}")
     return batch
+
+
+def load_workflow_or_batch(reference: str) -> Workflow:
+    """Load the workflow that a reference names; if it names a batch test, the workflow of that."""
+    try:
+        return load_workflow(reference)
+    except InvalidInput:
+        try:
+            return load_batch(reference).flow
+        except InvalidInput:
+            pass
+        raise

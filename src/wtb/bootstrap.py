@@ -6,7 +6,6 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -41,11 +40,8 @@ from wtb.application.runs.recorder import Recorder
 from wtb.application.runs.reversals import Reversals
 from wtb.application.runs.run_creator import RunCreator
 from wtb.application.runs.run_limits import RunLimits
-from wtb.application.server.command_server import CommandServer
 from wtb.application.server.commands import Commands
-from wtb.application.server.dispatch import Dispatcher
 from wtb.application.server.feed import LiveFeed
-from wtb.application.server.served_workflows import ServedWorkflows
 from wtb.application.server.sign_ins import SignIns
 from wtb.application.server.tokens import AccessTokens
 from wtb.application.time_travel.comparison import CheckpointComparison
@@ -94,9 +90,7 @@ from wtb.infrastructure.no_anchor import NoAnchor
 from wtb.infrastructure.observation import ProcessObserver
 from wtb.infrastructure.owners import ProcessOwners
 from wtb.infrastructure.prices import price_usd
-from wtb.infrastructure.runners.command_process import CommandProcess
 from wtb.infrastructure.runners.parallel_map import map_in_threads
-from wtb.infrastructure.server_file import RunningServer, ServerFile
 from wtb.infrastructure.state_adapters.native import NativeEngine
 from wtb.infrastructure.system import SystemClock, Uuid7Ids, login_name
 from wtb.infrastructure.upkeep.garbage import SweptGarbage
@@ -308,27 +302,6 @@ def bootstrap(
         tokens=AccessTokens(parts.storage, parts.clock),
         sign_ins=SignIns(parts.storage, parts.clock),
     )
-
-
-def command_server(services: Services, references: Sequence[str], *, recorded: bool) -> CommandServer:
-    """Build what carries out the commands of a server: with the references that it serves, or with recorded ones."""
-    settings = settings_data(services.settings)
-    if settings is None:
-        raise InvalidInput("a server cannot use memory://, because its workers are other processes")
-    served = ServedWorkflows(
-        references,
-        folder=Path.cwd(),
-        recorded=recorded,
-        queries=services.queries,
-        describe=lambda wanted: dispatcher.ask({"describe": list(wanted)})["workflows"],
-    )
-    dispatcher = Dispatcher(
-        services.commands,
-        lambda: CommandProcess(settings),
-        workers=services.settings.server.workers,
-        find_reference=served.for_command,
-    )
-    return CommandServer(storage=services.storage, commands=services.commands, dispatcher=dispatcher, served=served)
 
 
 def _parts(settings: Settings, clock: Clock, ids: Ids, telemetry: Telemetry, *, is_worker: bool) -> _Parts:
@@ -630,7 +603,7 @@ def open_database(settings: Settings, telemetry: Telemetry = NO_TELEMETRY, *, is
     `is_expected` waits for a Postgres that is away; otherwise one that was never there is an error at once.
     """
     if settings.url is None:
-        return _sqlite(settings, _private_folder(settings.folder) / _FILE)
+        return _sqlite(settings, private_folder(settings.folder) / DATABASE_FILE)
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError
 
@@ -655,32 +628,7 @@ def open_database(settings: Settings, telemetry: Telemetry = NO_TELEMETRY, *, is
     raise InvalidInput(f"{url.render_as_string()} cannot be used; {_ADDRESSES}")
 
 
-def server_file(settings: Settings) -> ServerFile:
-    """Return the file of a server that is about to start: one for a SQLite database, one for each on Postgres."""
-    database = _sqlite_path(settings)
-    if database is not None:
-        return ServerFile(database.with_name(f"{database.name}-server"))
-    folder = _private_folder(settings.folder)
-    for path in folder.glob("server-*.json"):
-        if ServerFile(path).find() is None:  # of a server that was killed
-            path.unlink(missing_ok=True)
-    return ServerFile(folder / f"server-{os.getpid()}.json")
-
-
-def running_servers(settings: Settings) -> tuple[RunningServer, ...]:
-    """Return the servers that run for this folder."""
-    database = _sqlite_path(settings)
-    files = [server_file(settings)] if database else map(ServerFile, sorted(settings.folder.glob("server-*.json")))
-    return tuple(found for file in files if (found := file.find()) is not None)
-
-
-def _sqlite_path(settings: Settings) -> Path | None:
-    if settings.url is None:
-        return (_private_folder(settings.folder) / _FILE).resolve()
-    return Path(settings.url.removeprefix("sqlite:///")).resolve() if settings.url.startswith("sqlite:///") else None
-
-
-_FILE = "wtb.db"
+DATABASE_FILE = "wtb.db"
 _ADDRESSES = "use memory://, sqlite:///path or postgresql://user@host/database"
 
 
@@ -697,11 +645,12 @@ def _sqlite(settings: Settings, path: Path) -> SqliteDatabase:
 def _check_own(folder: Path) -> None:
     """Refuse a folder that holds other things, such as a home or /tmp: WTB would lock out everybody else."""
     names = {entry.name for entry in folder.iterdir()}
-    if names and _FILE not in names:
+    if names and DATABASE_FILE not in names:
         raise InvalidInput(f"{folder} holds other files and is open to others; name a folder for wtb alone")
 
 
-def _private_folder(folder: Path) -> Path:
+def private_folder(folder: Path) -> Path:
+    """Return the folder of the store, which only its owner may open; make it if it is not there."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if folder.stat().st_mode & 0o077 and folder.stat().st_uid == os.geteuid():

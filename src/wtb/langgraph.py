@@ -111,6 +111,20 @@ class GraphWorkflow(Workflow):
             )
         return super().given(as_mappings(input))
 
+    def compiled_with(self, checkpointer: StoreSaver | None) -> Any:
+        """Return the user's graph, compiled with a checkpointer in place of its own: LangGraph runs it, not WTB."""
+        return self._hosting.graph.compiled_with(checkpointer)
+
+    @property
+    def default_config(self) -> Mapping[str, Any]:
+        """The configuration that every run of the graph gets."""
+        return self._hosting.graph.config
+
+    @property
+    def default_context(self) -> Any:
+        """The context that every run of the graph gets."""
+        return self._hosting.graph.context
+
     def definition(self) -> WorkflowDefinition:
         """Return the workflow as it is now; the graph itself does not change."""
         hosting = self._hosting

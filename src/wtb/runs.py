@@ -17,7 +17,7 @@ from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.diff import CheckpointDiff, StateDiff
 from wtb.domain.display import Display, Displayed, short, state_table
 from wtb.domain.engine import Engine
-from wtb.domain.errors import CheckpointNotFound, InvalidInput
+from wtb.domain.errors import CheckpointNotFound, InvalidInput, WTBError
 from wtb.domain.events import RecordedEvent
 from wtb.domain.execution import Branch, Execution, ExecutionStatus, Failure, Pause
 from wtb.domain.figures import Usage
@@ -31,7 +31,7 @@ from wtb.domain.summary import RunSummary
 from wtb.domain.tools import CallKind, Effects, ToolCall
 from wtb.domain.tree import HistoryTree
 from wtb.domain.values import Legible
-from wtb.domain.workflow import ENGINE
+from wtb.domain.workflow import BASELINE, ENGINE
 from wtb.flow import Workflow
 from wtb.infrastructure.codecs.foreign import live
 from wtb.loading import load_workflow, refuse_while_loading
@@ -455,8 +455,24 @@ class Run(Displayed):
                 f"run {self.id!r} is a LangGraph thread: only its graph changes what it holds; fork it as it is, then "
                 "call graph.update_state on the new thread"
             )
+        if how.get("variants"):
+            self._check_variants(how["variants"])
         engine = self._engine() if is_changed else None
         return self._bench.services.run_editor.fork(self.id, target, update=update, input=input, engine=engine, **how)
+
+    def _check_variants(self, chosen: Mapping[str, str]) -> None:
+        """Raise InvalidInput if the workflow has no such variants: as it is now, or else as the run recorded it."""
+        flow = self._flow
+        if flow is None and self.execution.workflow_source is not None:
+            with suppress(WTBError):  # its code cannot be loaded here
+                flow = self._loaded("run.fork(variants=…)")
+        if flow is not None:
+            flow.definition().with_variants(chosen)
+            return
+        _, recorded = self._bench.services.queries.variants(self.id)
+        for node, name in chosen.items():
+            if name not in (known := [BASELINE, *recorded.get(node, ())]):
+                raise InvalidInput(f"node {node!r} has no variant {name!r}; it has {', '.join(known)}")
 
     def _engine(self) -> Engine | None:
         """Return the engine of another library if one drives the run: it must see changes to the state."""

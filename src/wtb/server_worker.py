@@ -75,7 +75,12 @@ def serve(channel: Channel) -> None:
     command = Command.from_data(message["command"])
     own = settings_from({**begin["settings"], "user": command.created_by})
     with Bench._over(bootstrap(own, is_worker=True)) as bench:
-        desk = WorkerDesk(bench=bench, reference=message["reference"], request=mailbox.request)
+        desk = WorkerDesk(
+            bench=bench,
+            reference=message["reference"],
+            request=mailbox.request,
+            say=lambda said: channel.send({"said": said}),
+        )
         _carry_out(desk, command)
     channel.send({"done": command.id})
 

@@ -118,7 +118,9 @@ class ServerSettings(BaseModel):
     - `allowed_hosts`: further names under which browsers reach it.
     - `workers`: how many commands it carries out at a time.
     - `requests_per_minute`: how many requests one token may send.
+    - `feeds_per_caller`: how many feeds of events one token may follow at once.
     - `largest_body_bytes`: how large a request may be.
+    - `langgraph`: whether LangGraph's SDKs and chat front ends may connect, at `/langgraph`.
     - `webhooks_to_private_addresses`: whether webhooks may go to this machine and to private networks.
     - `background`: how often it does what beside requests.
     """
@@ -136,7 +138,9 @@ class ServerSettings(BaseModel):
     allowed_hosts: tuple[str, ...] = ()
     workers: int = Field(default=4, ge=1, le=256)
     requests_per_minute: int = Field(default=600, ge=1)
+    feeds_per_caller: int = Field(default=50, ge=1)
     largest_body_bytes: int = Field(default=4 << 20, ge=1_024)
+    langgraph: bool = False
     webhooks_to_private_addresses: bool = False
     background: BackgroundSettings = BackgroundSettings()
 

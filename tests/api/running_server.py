@@ -1,18 +1,19 @@
-"""RunningServer: the app on a real port of this machine, for clients that follow events."""
+"""RunningServer: a real server on a port of this machine, in a thread of the tests."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx
-import uvicorn
-from fastapi import FastAPI
 from websockets.sync.client import ClientConnection, connect
+
+from wtb.api.parts import ServerParts
+from wtb.api.serving import address_of, listen, make_server
 
 WAIT_S = 30.0
 
@@ -21,7 +22,7 @@ WAIT_S = 30.0
 class RunningServer:
     """A server, and how its clients reach it."""
 
-    port: int
+    url: str
     token: str
 
     @property
@@ -29,10 +30,10 @@ class RunningServer:
         return {"Authorization": f"Bearer {self.token}"}
 
     def http(self) -> httpx.Client:
-        return httpx.Client(base_url=f"http://127.0.0.1:{self.port}", headers=self.headers, timeout=WAIT_S)
+        return httpx.Client(base_url=self.url, headers=self.headers, timeout=WAIT_S)
 
     def socket(self, query: str = "", **options: Any) -> ClientConnection:
-        address = f"ws://127.0.0.1:{self.port}/api/v1/events?{query}"
+        address = f"{self.url.replace('http', 'ws', 1)}/api/v1/events?{query}"
         # Without max_queue=None a client that closes while messages wait hangs until close_timeout.
         options = {"max_queue": None, "close_timeout": 1, **options}
         connection: ClientConnection = connect(address, additional_headers=self.headers, **options)
@@ -40,20 +41,27 @@ class RunningServer:
 
 
 @contextmanager
-def running(app: FastAPI, port: int, token: str) -> Iterator[RunningServer]:
-    """Run an app on a port until the end of the block."""
-    config = uvicorn.Config(app, host="127.0.0.1", port=port, log_level="warning", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    end = time.monotonic() + WAIT_S
+def running(parts: ServerParts, token: str = "", *, port: int = 0, **settings: Any) -> Iterator[RunningServer]:
+    """Serve the parts until the end of the block, with other settings of the server if there are any."""
+    server = parts.server.model_copy(update={"port": port, **settings})
+    with closing(listen(server)) as listening:
+        server = server.model_copy(update={"port": listening.getsockname()[1]})
+        services = replace(parts.services, settings=parts.settings.model_copy(update={"server": server}))
+        made = make_server(replace(parts, services=services))
+        thread = threading.Thread(target=made.run, kwargs={"sockets": [listening]}, name="server")
+        thread.start()
+        try:
+            _wait_until_started(made, thread)
+            yield RunningServer(url=address_of(server), token=token)
+        finally:
+            made.should_exit = True
+            thread.join(WAIT_S)
+            assert not thread.is_alive(), "the server does not stop"
+
+
+def _wait_until_started(server: Any, thread: threading.Thread) -> None:
+    until = time.monotonic() + WAIT_S
     while not server.started:
-        assert thread.is_alive()
-        assert time.monotonic() < end
+        assert thread.is_alive(), "the server ended before it began"
+        assert time.monotonic() < until
         time.sleep(0.01)
-    try:
-        yield RunningServer(port=port, token=token)
-    finally:
-        server.should_exit = True
-        thread.join(WAIT_S)
-        assert not thread.is_alive(), "the server does not stop"

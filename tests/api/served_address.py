@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.api.running_server import running
 from tests.api.served_project import FLOW
 from tests.services import free_port
-from wtb.api.app import create_app
 from wtb.api.parts import ServerParts
+from wtb.application.server.feed import LiveFeed
 from wtb.bootstrap import Services, bootstrap
 from wtb.domain.access import Role
 from wtb.settings import Settings
@@ -38,8 +38,9 @@ class ServedAddress:
     @contextmanager
     def up(self) -> Iterator[None]:
         """Run the server until the end of the block."""
-        app = create_app(ServerParts(services=self.services, workflows=(self.workflow,)))
-        with running(app, self.port, self.token):
+        feed = LiveFeed(self.services.storage, self.services.bus)  # a server closes its own when it stops
+        parts = ServerParts(services=replace(self.services, feed=feed), workflows=(self.workflow,))
+        with running(parts, self.token, port=self.port):
             yield
 
 

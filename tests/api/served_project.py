@@ -106,6 +106,10 @@ class ServedProject:
         headers = {name: value for name, value in (("If-Match", etag), ("Idempotency-Key", key)) if value is not None}
         return self.operator.post(f"/api/v1{path}", json=body, params={"wait_s": 60}, headers=headers)
 
+    def ask(self, path: str, body: Any = None) -> Any:
+        """Send a request of the operator that is no command."""
+        return self.operator.post(f"/api/v1{path}", json=body)
+
     def start(self, topic: str, **options: Any) -> Any:
         """Start a run and wait until it ends or pauses."""
         body = {"workflow": "agent", "input": {"topic": topic}, "options": options}

@@ -116,7 +116,7 @@ def test_a_body_that_is_no_good_json_is_a_problem_and_no_failure(admin: TestClie
 
 
 @pytest.mark.parametrize(
-    "path", ["/api/v1/tokens/../tokens", "/api/v1//tokens", "/%2e%2e/", "/api/v1/tokens%00", "/healthz/", "//"]
+    "path", ["/api/v1/tokens/../tokens", "/api/v1//tokens", "/%2e%2e/", "/api/v1/tokens%00", "/healthz/"]
 )
 def test_tricks_with_paths_find_nothing(stranger: TestClient, path: str) -> None:
     assert stranger.get(path).status_code in (401, 404)

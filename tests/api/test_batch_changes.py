@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.api.served_project import ServedProject, serving
+from tests.crash.server_process import ServerProcess
+from wtb.bootstrap import bootstrap
+from wtb.domain.access import Role
 from wtb.settings import ServerSettings, Settings
 
 BATCH = """
@@ -86,10 +90,10 @@ def test_a_configured_batch_is_planned_run_retried_and_judged(project: ServedPro
     assert resumed.json()["batch"]["left"] == 0
     runs = project.viewer.get("/api/v1/executions", params={"batch": "configured"}).json()["items"]
     assert {run["created_by"] for run in runs} == {"the operator"}
-    assert project.post("/baselines", {"name": "main", "batches": ["configured"]}).status_code == 201
+    assert project.ask("/baselines", {"name": "main", "batches": ["configured"]}).status_code == 201
     gate = {"batch": "configured", "baseline": "main", "metric": "exact_match"}
-    assert project.post("/gates", gate).json()["outcome"] == "fine"
-    assert project.post("/gates", {**gate, "combination": "answer=bad"}).json()["outcome"] == "regression"
+    assert project.ask("/gates", gate).json()["outcome"] == "fine"
+    assert project.ask("/gates", {**gate, "combination": "answer=bad"}).json()["outcome"] == "regression"
 
 
 def test_inline_cases_run_over_a_served_workflow_and_go_on(project: ServedProject) -> None:
@@ -107,6 +111,35 @@ def test_inline_cases_run_over_a_served_workflow_and_go_on(project: ServedProjec
     rows = project.viewer.get("/api/v1/batches/inline/results", params={"combination": "answer=bad"}).json()["items"]
     assert [row["scores"]["exact_match"] for row in rows] == [0, 0]
     assert project.post("/batches/inline/resume").json()["batch"]["completed"] == 4
+
+
+def test_the_configured_batches_are_listed(project: ServedProject) -> None:
+    (found,) = project.viewer.get("/api/v1/batch-tests").json()["items"]
+    assert found == {"name": "configured", "workflow": "answering", "problem": None}
+
+
+@pytest.mark.parametrize("reference", ["batch.py:batch", "batch.py"])
+def test_a_batch_named_on_the_command_line_is_served_with_its_workflow(
+    tmp_path: Path, sqlite_template: Path, reference: str
+) -> None:
+    (tmp_path / "batch.py").write_text(BATCH)
+    home = tmp_path / ".wtb"
+    home.mkdir(mode=0o700)
+    shutil.copyfile(sqlite_template, home / "wtb.db")
+    with bootstrap(Settings(folder=home)) as services:
+        _, token = services.tokens.create("ci", Role.OPERATOR, by="tester")
+    with ServerProcess(tmp_path, Settings(folder=home), token, references=(reference,)) as server:
+        _, listed, _ = server.call("GET", "/batch-tests")
+        assert [each["name"] for each in listed["items"]] == ["configured"]
+        status, ran, _ = server.call("POST", "/batches?wait_s=60", {"batch": "configured"})
+        assert (status, ran["batch"]["completed"]) == (200, 12)
+        _, workflows, _ = server.call("GET", "/workflows")
+        assert [(each["name"], each["served"], each["problem"]) for each in workflows["items"]] == [
+            ("answering", True, None)
+        ]
+        body = {"workflow": "answering", "input": {"question": "x"}}
+        status, started, _ = server.call("POST", "/executions?wait_s=60", body)
+        assert (status, started["run"]["status"]) == (201, "completed")
 
 
 def test_a_batch_that_the_server_does_not_have_is_refused(project: ServedProject) -> None:

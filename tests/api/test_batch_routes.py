@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import wtb
 from tests.api.client import TestClient
 from tests.api.stored_batches import run_batch
 from tests.api.stored_runs import opened
@@ -66,6 +67,74 @@ def test_the_matrix_has_scores_and_verdicts(viewer: TestClient, batch: str) -> N
     few = viewer.get(f"{BATCHES}/{batch}/matrix", params={"tag": "even"}).json()
     assert by_name(few["matrix"])["baseline"]["metrics"]["exact_match"]["cases"] == 4
     assert viewer.get(f"{BATCHES}/{batch}/matrix", params={"tag": "odd"}).status_code == 422
+
+
+def test_answers_follow_every_change_of_a_batch(viewer: TestClient, bench: Bench, batch: str) -> None:
+    first = viewer.get(f"{BATCHES}/{batch}/matrix").json()
+    assert viewer.get(f"{BATCHES}/{batch}/matrix").json() == first
+    bench.evaluate(bench.get_batch(batch), [wtb.Steps()])
+    later = viewer.get(f"{BATCHES}/{batch}/matrix").json()
+    assert set(by_name(later["matrix"])["baseline"]["metrics"]) == {
+        *by_name(first["matrix"])["baseline"]["metrics"],
+        "steps",
+    }
+    bench.delete_batch(batch)
+    assert viewer.get(f"{BATCHES}/{batch}/matrix").status_code == 404
+
+
+def test_the_matrix_says_the_result_in_words_and_what_its_metrics_mean(viewer: TestClient, batch: str) -> None:
+    found = viewer.get(f"{BATCHES}/{batch}/matrix").json()
+    assert found["conclusion"]["headline"] == "1 of 2 combinations is better than the baseline on exact_match."
+    assert found["conclusion"]["finding"] == "better"
+    assert [(each["name"], each["direction"]) for each in found["metrics"]] == [
+        ("exact_match", "higher"),
+        ("failed", "lower"),
+    ]
+
+
+def test_cases_that_failures_decide_are_counted(viewer: TestClient, bench: Bench) -> None:
+    flow = wtb.Workflow("breaking")
+    flow.add_node("answer", lambda state: {"answer": 1}, start=True)
+    flow.add_variant("answer", "broken", lambda state: {"answer": state["nothing"]})
+    cases = [{"id": f"c{n}", "input": {}} for n in range(3)]
+    made = bench.batch(flow, name="breaking", cases=cases, evaluators=[wtb.Latency()])
+    row = by_name(viewer.get(f"{BATCHES}/{made.id}/matrix").json()["matrix"])["answer=broken"]
+    assert row["verdicts"]["latency_s"]["decided_by_failures"] == 3
+    assert viewer.get(f"{BATCHES}/{made.id}/compare").status_code == 200
+
+
+def test_the_grid_has_every_score_and_names_what_failed(viewer: TestClient, batch: str) -> None:
+    place = f"{BATCHES}/{batch}/grid"
+    found = viewer.get(place).json()
+    assert (found["metric"]["name"], found["repeats"], found["cases"]) == ("exact_match", 1, 8)
+    assert found["combinations"] == ["baseline", "answer=good", "answer=bad"]
+    rows = by_name(found["items"], "case")
+    assert rows["c0"] == {
+        "case": "c0",
+        "tags": ["even"],
+        "scores": [0.0, 1.0, None],
+        "failed": [2],
+        "unscored": [],
+        "flaky": [],
+        "spread": 1.0,
+    }
+    assert rows["c1"]["scores"] == [0.0, 1.0, 0.0]
+    first = viewer.get(place, params={"limit": 3, "tag": "even"}).json()
+    assert ([row["case"] for row in first["items"]], first["cases"]) == (["c0", "c2", "c4"], 4)
+    second = viewer.get(place, params={"limit": 3, "tag": "even", "cursor": first["next"]}).json()
+    assert ([row["case"] for row in second["items"]], second["next"]) == (["c6"], None)
+    assert viewer.get(place, params={"metric": "nope"}).status_code == 422
+
+
+def test_the_grid_tells_repeats_apart(viewer: TestClient, bench: Bench) -> None:
+    flow, runs = wtb.Workflow("moody"), iter(range(100))
+    flow.add_node("answer", lambda state: {"answer": next(runs) % 2}, start=True, cache=False)
+    cases = [{"id": "one", "input": {}, "expected": {"answer": 0}}]
+    made = bench.batch(
+        flow, name="moody", cases=cases, repeats=3, evaluators=[wtb.ExactMatch("answer")], workers=1, share=False
+    )
+    (row,) = viewer.get(f"{BATCHES}/{made.id}/grid").json()["items"]
+    assert (sorted(row["scores"]), row["flaky"]) == ([0, 1, 1], [0])
 
 
 def test_results_are_filtered_and_paged(viewer: TestClient, batch: str) -> None:
@@ -130,6 +199,7 @@ def test_a_baseline_is_set_read_judged_against_and_deleted(
     assert viewer.get("/api/v1/baselines/main").json() == saved.json()
     gate = {"batch": "qa", "baseline": "main", "metric": "exact_match"}
     judged = viewer.post("/api/v1/gates", json=gate).json()
+    assert judged["text"].startswith("REGRESSION: exact_match of qa:baseline against baseline main\n  ")
     assert (judged["outcome"], judged["drop"], judged["losses"]) == ("regression", 1.0, 8)
     fine = viewer.post("/api/v1/gates", json={**gate, "combination": "answer=good"}).json()
     assert (fine["outcome"], fine["drop"]) == ("fine", 0.0)

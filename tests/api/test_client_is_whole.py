@@ -24,9 +24,11 @@ LIVE = ("test_client_of_a_server.py", "test_client_verbs.py")
 
 WITHOUT_A_VERB = {
     "server_check_health": "for load balancers; `ready` says more",
+    "session_create": "signs a browser in; a client sends its token with every request",
     "session_end": "signs a browser out; a client has a token, and no session",
     "checkpoints_list_files": "`files` takes `at`",
     "checkpoints_download_file": "`read_file` takes `at`",
+    "executions_list_state_matches": "for the page; `state` returns everything",
 }
 
 GIVEN: dict[str, Any] = {"role": "viewer", "position": 1, "evaluators": ["latency_s"]}

@@ -131,8 +131,12 @@ def test_the_places_of_a_run(client: wtb.Client, run: ExecutionAnswer) -> None:
     with pytest.raises(CheckpointNotFound):
         client.checkpoint_at(run.id, "nowhere")
     assert client.get(run.id).status == "completed"
+    with pytest.raises(InvalidInput, match="has not failed: it is completed"):
+        client.explain(run.id)
     assert client.state(run.id, "write") == {"topic": "hello", "text": "hello"}
     assert [item.path for item in client.diff(run.id, "write").state] == ["state.sent"]
+    (sent,) = client.diff_state(run.id, "write").children
+    assert (sent.key, sent.change) == ("sent", "added")
 
 
 def test_the_files_of_a_run(client: wtb.Client, run: ExecutionAnswer) -> None:
@@ -223,6 +227,10 @@ def test_a_batch_is_planned_and_started(client: wtb.Client, served: ServedAddres
         client.batch_status("broken")
 
 
+def test_the_configured_batches_are_listed(client: wtb.Client) -> None:
+    assert client.list_batch_tests() == []
+
+
 def test_a_batch_is_cancelled(client: wtb.Client, served: ServedAddress) -> None:
     gate = served.folder / "gate"
     gate.touch()
@@ -243,6 +251,8 @@ def test_the_results_of_a_batch(client: wtb.Client, batch: BatchResultRow) -> No
     rows = {row.combination: row.metrics["exact_match"].mean for row in client.matrix(batch.id).matrix}
     assert (len(rows), set(rows.values())) == (2, {0, 1})
     assert client.matrix(batch.id, tags="short").jobs.total == 2
+    grid = client.grid(batch.id, metric="exact_match", tags="short", limit=1)
+    assert (grid.cases, grid.combinations, grid.items[0].scores) == (1, list(rows), list(rows.values()))
     (loud,) = (name for name, mean in rows.items() if mean == 0)
     assert {job.case for job in client.results(batch.id, combination=loud)} == {"c/a", "b"}
     case = client.case(batch.id, "c/a")

@@ -14,10 +14,11 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from tests.api.running import running
+from tests.api.running_server import running
 from wtb.api.connections import BoundedProtocol
 from wtb.api.parts import ServerParts
 from wtb.api.request_limits import BodyLimits
+from wtb.api.serving import listen
 from wtb.domain.access import Role
 
 pytestmark = pytest.mark.parametrize("server_settings", ["sqlite"], indirect=True)  # no database decides any of this
@@ -48,19 +49,19 @@ def rest(connection: socket.socket) -> bytes:
 
 def test_headers_that_come_too_slowly_end_the_connection(parts: ServerParts, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BoundedProtocol, "headers_timeout_s", SOON_S)
-    with running(parts) as address, connected(address) as silent, connected(address) as slow:
+    with running(parts) as server, connected(server.url) as silent, connected(server.url) as slow:
         slow.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ")
         begun = time.monotonic()
         assert rest(slow) == b""
         assert rest(silent) == b""
         assert time.monotonic() - begun < LATE_S
-        assert httpx.get(f"{address}/healthz").status_code == 200
+        assert httpx.get(f"{server.url}/healthz").status_code == 200
 
 
 def test_a_second_request_may_not_come_slowly_either(parts: ServerParts, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BoundedProtocol, "headers_timeout_s", SOON_S)
     request = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-    with running(parts) as address, connected(address) as slow:
+    with running(parts) as server, connected(server.url) as slow:
         slow.sendall(request)
         assert b"200 OK" in slow.recv(65_536)
         slow.sendall(request[:20])
@@ -71,7 +72,7 @@ def test_a_body_that_comes_too_slowly_is_refused(parts: ServerParts, monkeypatch
     monkeypatch.setattr(BodyLimits, "timeout_s", SOON_S)
     _, token = parts.services.tokens.create("ci", Role.ADMIN, by="tester")
     headers = f"Host: 127.0.0.1\r\nAuthorization: Bearer {token}\r\nContent-Length: 100\r\n\r\n"
-    with running(parts) as address, connected(address) as slow:
+    with running(parts) as server, connected(server.url) as slow:
         slow.sendall(f"POST /api/v1/tokens HTTP/1.1\r\n{headers}{{".encode())
         answer = rest(slow)
         assert answer.startswith(b"HTTP/1.1 408")
@@ -82,15 +83,15 @@ def test_whoever_reads_nothing_of_an_answer_is_cut_off(parts: ServerParts, monke
     monkeypatch.setattr(BoundedProtocol, "write_timeout_s", SOON_S)
     _, token = parts.services.tokens.create("ci", Role.ADMIN, by="tester")
     head = f"GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n\r\n".encode()
-    with running(parts) as address:
-        parts_of = urlsplit(address)
+    with running(parts) as server:
+        parts_of = urlsplit(server.url)
         with socket.socket() as greedy:
             greedy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
             greedy.settimeout(LATE_S)
             greedy.connect((parts_of.hostname, parts_of.port))
             with pytest.raises(ConnectionError):
                 _ask_again_and_again(greedy, head)
-        assert httpx.get(f"{address}/healthz").status_code == 200
+        assert httpx.get(f"{server.url}/healthz").status_code == 200
 
 
 def _ask_again_and_again(connection: socket.socket, request: bytes) -> None:
@@ -112,7 +113,7 @@ def _ask_again_and_again(connection: socket.socket, request: bytes) -> None:
     ],
 )
 def test_what_is_no_http_is_a_problem(parts: ServerParts, request_bytes: bytes) -> None:
-    with running(parts) as address, connected(address) as connection:
+    with running(parts) as server, connected(server.url) as connection:
         connection.sendall(request_bytes)
         head, _, body = rest(connection).partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 400")
@@ -120,7 +121,7 @@ def test_what_is_no_http_is_a_problem(parts: ServerParts, request_bytes: bytes) 
 
 
 def test_two_hosts_are_none(parts: ServerParts) -> None:
-    with running(parts) as address, connected(address) as connection:
+    with running(parts) as server, connected(server.url) as connection:
         connection.sendall(
             b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n"
         )
@@ -128,8 +129,8 @@ def test_two_hosts_are_none(parts: ServerParts) -> None:
 
 
 def test_the_rest_of_a_refused_upload_is_not_received(parts: ServerParts) -> None:
-    with running(parts) as address:
-        place = urlsplit(address)
+    with running(parts) as server:
+        place = urlsplit(server.url)
         client = http.client.HTTPConnection(place.hostname or "", place.port, timeout=LATE_S)
         client.putrequest("POST", "/api/v1/tokens")
         client.putheader("Content-Length", str(10**12))
@@ -142,12 +143,12 @@ def test_the_rest_of_a_refused_upload_is_not_received(parts: ServerParts) -> Non
 def test_a_server_with_a_certificate_speaks_tls_and_marks_its_cookies(parts: ServerParts, tmp_path: Path) -> None:
     certificate, key = make_certificate(tmp_path)
     context = ssl.create_default_context(cafile=certificate)
-    with running(parts, certificate=certificate, certificate_key=key) as address:
-        assert address.startswith("https://127.0.0.1:")
-        answer = httpx.get(f"{address}/healthz", verify=context)
+    with running(parts, certificate=certificate, certificate_key=key) as server:
+        assert server.url.startswith("https://127.0.0.1:")
+        answer = httpx.get(f"{server.url}/healthz", verify=context)
         assert (answer.status_code, "strict-transport-security" in answer.headers) == (200, True)
         link = parts.services.sign_ins.create_link(parts.owner)
-        assert "; Secure" in httpx.get(f"{address}/sign-in/{link}", verify=context).headers["set-cookie"]
+        assert "; Secure" in httpx.get(f"{server.url}/sign-in/{link}", verify=context).headers["set-cookie"]
 
 
 def make_certificate(folder: Path) -> tuple[Path, Path]:
@@ -168,3 +169,11 @@ def make_certificate(folder: Path) -> tuple[Path, Path]:
     names = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
     subprocess.run([*made, *names, "-out", certificate, "-keyout", key], check=True, capture_output=True)
     return certificate, key
+
+
+def test_the_body_of_an_answer_does_not_wait_for_an_acknowledgement_of_its_headers(parts: ServerParts) -> None:
+    server = parts.server.model_copy(update={"port": 0})
+    with listen(server) as listening, socket.create_connection(listening.getsockname()):
+        accepted, _ = listening.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0

@@ -21,7 +21,6 @@ from websockets.sync.client import ClientConnection
 from tests.api.running_server import WAIT_S, RunningServer, running
 from tests.services import free_port
 from wtb.api import feed as api_feed
-from wtb.api.app import create_app
 from wtb.api.parts import ServerParts
 from wtb.application.server.feed import LiveFeed
 from wtb.bootstrap import Services, bootstrap
@@ -51,8 +50,7 @@ def token(services: Services) -> str:
 
 @pytest.fixture
 def server(services: Services, token: str) -> Iterator[RunningServer]:
-    app = create_app(ServerParts(services=services))
-    with running(app, services.settings.server.port, token) as server:
+    with running(ServerParts(services=services), token) as server:
         yield server
 
 
@@ -123,6 +121,7 @@ def test_pages_go_from_the_start_to_the_end_and_on(server: RunningServer, servic
         ({"since": "MC4xLjAwMDAwMDAwMDAwMDAwMDAu"}, 410, "cursor-gone"),
         ({"type": "node.exploded"}, 422, "invalid-input"),
         ({"severity": "loud"}, 422, "invalid-input"),
+        ({"sinse": "start"}, 422, "invalid-input"),
     ],
 )
 def test_what_cannot_be_served_is_a_problem_on_every_way(
@@ -138,7 +137,7 @@ def test_what_cannot_be_served_is_a_problem_on_every_way(
     assert json.loads(refused.value.response.body or b"")["code"] == code
 
 
-def test_strangers_follow_nothing(server: RunningServer) -> None:
+def test_strangers_follow_nothing_and_fill_no_log(server: RunningServer, caplog: pytest.LogCaptureFixture) -> None:
     stranger = replace(server, token="wtb_nobody")
     with stranger.http() as http:
         assert http.get("/api/v1/events", headers={"Accept": "text/event-stream"}).status_code == 401
@@ -146,6 +145,36 @@ def test_strangers_follow_nothing(server: RunningServer) -> None:
     with pytest.raises(InvalidStatus) as refused:
         stranger.socket()
     assert refused.value.response.status_code == 401
+    assert [record.getMessage() for record in caplog.records if record.name.startswith("uvicorn")] == []
+
+
+def test_a_caller_follows_only_so_many_feeds_at_once(services: Services, token: str) -> None:
+    _, other = services.tokens.create("another", Role.VIEWER, by="tester")
+    with running(ServerParts(services=services), token, feeds_per_caller=2) as server, server.http() as http:
+        with server.socket() as first, server.socket():
+            with pytest.raises(InvalidStatus) as refused:
+                server.socket()
+            assert refused.value.response.status_code == 429
+            streamed = http.get("/api/v1/events", headers={"Accept": "text/event-stream"})
+            assert (streamed.status_code, "retry-after" in streamed.headers) == (429, True)
+            assert "follows 2 feeds already" in streamed.json()["detail"]
+            with replace(server, token=other).socket() as of_another:
+                of_another.recv(WAIT_S)
+            first.close()
+            assert http.get("/api/v1/events", params={"since": "nonsense"}).status_code == 410
+            end = time.monotonic() + WAIT_S
+            while not follows(server):  # the server notices within moments that the first has gone
+                assert time.monotonic() < end
+        assert follows(server)
+
+
+def follows(server: RunningServer) -> bool:
+    try:
+        with server.socket() as connection:
+            connection.recv(WAIT_S)
+    except InvalidStatus:
+        return False
+    return True
 
 
 def test_a_socket_gets_the_past_and_then_what_comes(server: RunningServer, services: Services) -> None:
@@ -224,10 +253,10 @@ def test_a_client_that_does_not_read_is_dropped_and_delays_nobody(
 ) -> None:
     monkeypatch.setattr(api_feed, "SEND_S", 0.5)
     services = replace(services, feed=LiveFeed(services.storage, services.bus, queue_size=2_000))
-    with running(create_app(ServerParts(services=services)), settings.server.port, token) as server:
-        plain = socket.create_connection(("127.0.0.1", server.port))
+    with running(ServerParts(services=services), token, port=settings.server.port) as server:
+        plain = socket.create_connection(("127.0.0.1", settings.server.port))
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
-        request = f"GET /api/v1/events HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nAccept: text/event-stream\r\n"
+        request = "GET /api/v1/events HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n"
         plain.sendall(f"{request}Authorization: Bearer {token}\r\n\r\n".encode())
         with server.socket(max_queue=None) as quick:
             quick.recv(WAIT_S)
@@ -261,7 +290,7 @@ def test_clients_that_reconnect_at_random_get_everything_once_over_restarts_of_t
 
     def follow(seed: int) -> None:
         choose, cursor, mine = random.Random(seed), "start", list[Any]()
-        follower = RunningServer(port=port, token=token)
+        follower = RunningServer(url=f"http://127.0.0.1:{port}", token=token)
         while True:
             finished = done.is_set()
             try:
@@ -284,9 +313,9 @@ def test_clients_that_reconnect_at_random_get_everything_once_over_restarts_of_t
     for thread in (*writers, *readers):
         thread.start()
     for _ in range(2):  # two servers, one after the other
-        with bootstrap(settings) as own, running(create_app(ServerParts(services=own)), port, token):
+        with bootstrap(settings) as own, running(ServerParts(services=own), token, port=port):
             time.sleep(0.7)
-    with bootstrap(settings) as own, running(create_app(ServerParts(services=own)), port, token):
+    with bootstrap(settings) as own, running(ServerParts(services=own), token, port=port):
         for thread in writers:
             thread.join(WAIT_S)
         done.set()
@@ -308,7 +337,7 @@ def test_the_example_of_the_documentation_follows_over_a_restart(
     port, seen = settings.server.port, list[Any]()
     events = names["follow"](f"ws://127.0.0.1:{port}", token, since="start")
     for number in range(2):
-        with bootstrap(settings) as own, running(create_app(ServerParts(services=own)), port, token):
+        with bootstrap(settings) as own, running(ServerParts(services=own), token, port=port):
             record(own, "a", 2)
             while len(seen) < len(stored(own)):
                 seen.append(next(events))

@@ -205,6 +205,8 @@ def test_checkpoints_are_listed_newest_first_on_the_line_or_on_all(viewer: TestC
     tree = viewer.get(f"{RUNS}/{run}/tree").json()
     step = tree["lines"][0]["steps"][1]
     assert (step["is_active"], step["heads"], step["lines"][0]["abandoned"]) == (True, ["main"], True)
+    copies = [each["id"] for each in every(viewer, place, every=True) if each["mark"] == "safety"]
+    assert ([step["lines"][0]["safety_copy"]], tree["lines"][0]["safety_copy"]) == (copies, None)
     (branch,) = viewer.get(f"{RUNS}/{run}/branches").json()["items"]
     assert (branch["name"], branch["is_active"], branch["head"]) == ("main", True, step["checkpoint"])
 
@@ -321,3 +323,46 @@ def test_usage_events_variants_and_scores_are_shown(viewer: TestClient, run: str
     variants = viewer.get(f"{RUNS}/{run}/variants").json()
     assert (variants["nodes"], variants["chosen"]) == ({"write": ["short"]}, {})
     assert viewer.get(f"{RUNS}/{run}/scores").json() == {"items": [], "next": None}
+
+
+def test_a_state_is_searched_whole_and_secrets_are_never_found(viewer: TestClient, bench: Bench) -> None:
+    large = {
+        "docs": [{"title": f"d{n}", "text": "x" * 3_000} for n in range(100)],
+        "token": "Needle of a secret",
+        "said": {"key": "sk-1234567890abcdefghijklmnop Needle"},
+        "needles": ["hay", "one NEEDLE in much hay", {"deep": ("needle", 7)}],
+        "tags": {"needle", "b"},
+    }
+    bench.create(asking(), large, run_id="searched")
+    place = f"{RUNS}/searched/state/matches"
+    found = viewer.get(place, params={"text": "needle"}).json()
+    assert found["is_complete"]
+    assert [(each["path"], each["where"]) for each in found["items"]] == [
+        (["needles"], "key"),
+        (["needles", 1], "value"),
+        (["needles", 2, "deep", 0], "value"),
+        (["said", "key"], "value"),
+        (["tags"], "value"),
+    ]
+    assert "sk-1234567890" not in str(found)
+    assert viewer.get(place, params={"text": "sk-1234567890"}).json()["items"] == []
+    some = viewer.get(place, params={"text": "xxx", "limit": 3}).json()
+    assert (len(some["items"]), some["is_complete"], len(some["items"][0]["excerpt"])) == (3, False, 163)
+    assert viewer.get(place, params={"text": "d7", "at": "0"}).json()["items"][0]["path"] == ["docs", 7, "title"]
+    assert viewer.get(place, params={"text": ""}).status_code == 422
+
+
+def test_the_calls_of_one_visit_are_listed(viewer: TestClient, run: str) -> None:
+    of_all = viewer.get(f"{RUNS}/{run}/calls").json()["items"]
+    found = viewer.get(f"{RUNS}/{run}/calls", params={"node": "write", "visit": 2}).json()["items"]
+    assert found == [call for call in of_all if call["visit"] == 2] != []
+    assert viewer.get(f"{RUNS}/{run}/calls", params={"node": "nope"}).json()["items"] == []
+
+
+def test_a_checkpoint_says_whether_the_run_still_builds_on_it(viewer: TestClient, bench: Bench, run: str) -> None:
+    place = f"{RUNS}/{run}/checkpoints"
+    last = viewer.get(f"{place}/3").json()
+    assert (last["mark"], viewer.get(f"{place}/1").json()["mark"]) == ("head", "")
+    bench.get(run).rollback(1, allow_irreversible=True)
+    assert viewer.get(f"{place}/{last['id']}").json()["mark"] == "left"
+    assert viewer.get(f"{place}/1").json()["mark"] == "head"

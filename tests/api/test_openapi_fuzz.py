@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 import schemathesis
 from schemathesis.engine import events, from_schema
+from schemathesis.engine.run import PhaseName
 
 from tests.api.running_server import running
-from tests.services import free_port
-from wtb.api.app import create_app
 from wtb.api.parts import ServerParts
 from wtb.bench import Bench
 from wtb.bootstrap import bootstrap
@@ -29,8 +28,8 @@ from wtb.settings import ServerSettings, Settings, settings_from
 
 EXAMPLES = 2
 """Random requests for each route, beside those that schemathesis derives from examples and limits of the schema."""
-LONGEST_S = 75
-"""Of each database; on a busy machine, fewer random requests are sent."""
+STORIES = 20
+"""Random series of requests, each of which uses what an answer before it named."""
 
 CHECKS: dict[str, Any] = {
     # A cursor, an ETag, a name that is taken: what a server refuses for good reasons, a schema cannot describe.
@@ -52,7 +51,7 @@ class ThreadWorker:
         self._settings = settings
         self.name = ProcessOwners().me()
 
-    def carry_out(self, command: Command, reference: str | None) -> str | None:
+    def carry_out(self, command: Command, reference: str | None, heard: Any = None) -> str | None:
         own = settings_from({**self._settings, "user": command.created_by})
         with Bench._over(bootstrap(own, is_worker=True)) as bench:
             _carry_out(WorkerDesk(bench=bench, reference=reference), command)
@@ -87,20 +86,19 @@ def address(server_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Itera
     """The address of a server that has runs and serves no workflow, a token of an admin, and the OpenAPI file."""
     # Schemathesis tries wrong tokens as well; that the server slows such callers down is tested elsewhere.
     monkeypatch.setattr("wtb.api.access.FAILED_SIGN_INS_PER_MINUTE", 1_000_000)
-    monkeypatch.setattr("wtb.bootstrap.CommandProcess", ThreadWorker)
+    monkeypatch.setattr("wtb.server_bootstrap.CommandProcess", ThreadWorker)
     # No webhook of a test reaches another machine: every name leads here, which is refused.
     defaults = PinnedSender.__init__.__kwdefaults__ or {}
     monkeypatch.setitem(defaults, "resolve", lambda host, port: ["127.0.0.1"])
-    server = ServerSettings(port=free_port(), requests_per_minute=1_000_000)
+    server = ServerSettings(requests_per_minute=1_000_000)
     settings = server_settings.model_copy(update={"server": server})
     with bootstrap(settings) as services:
         bench = Bench._over(services)
         for number in range(3):
             bench.run(_flow(), {"topic": "x"}, run_id=f"run{number}")
         _, token = services.tokens.create("the admin", Role.ADMIN, by="tester")
-        app = create_app(ServerParts(services=services))
-        with running(app, server.port, token):
-            yield f"http://127.0.0.1:{server.port}", token, app.openapi_schema or {}
+        with running(ServerParts(services=services), token) as served, served.http() as http:
+            yield served.url, token, http.get("/openapi.json").json()
 
 
 def test_no_request_gets_a_server_error_or_an_undocumented_answer(
@@ -115,20 +113,21 @@ def test_no_request_gets_a_server_error_or_an_undocumented_answer(
             "headers": {"Authorization": f"Bearer {token}"},
             "generation": {"max-examples": EXAMPLES, "database": "none"},
             "continue-on-failure": True,
-            "max-time": LONGEST_S,
-            "phases": {"stateful": {"enabled": False}},
+            "phases": {"stateful": {"enabled": True, "generation": {"max-examples": STORIES}}},
             "checks": CHECKS,
             "operations": OPERATIONS,
         }
     )
-    seen, faults = set(), []
+    seen, faults, stories = set(), [], 0
     for event in from_schema(schemathesis.openapi.from_dict(description, config=config)).execute():
         if isinstance(event, events.NonFatalError | events.FatalError):
             faults.append(f"{event}")
         if isinstance(event, events.ScenarioFinished):
             seen.add(event.recorder.label)
+            stories += event.phase is PhaseName.STATEFUL_TESTING
             faults += _faults(event)
     assert faults == []
+    assert stories > 0
     assert {f"{method.upper()} {path}" for path, item in description["paths"].items() for method in item} <= seen
 
 

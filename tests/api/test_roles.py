@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from fastapi import FastAPI
@@ -14,15 +15,41 @@ from starlette.websockets import WebSocketDisconnect
 from tests.api.client import TestClient
 from tests.api.conftest import Sign
 from wtb.api.access import PUBLIC
+from wtb.api.app import create_app
 from wtb.api.openapi import role_of
+from wtb.api.parts import ServerParts
 from wtb.domain.access import Role
 
 pytestmark = pytest.mark.parametrize("server_settings", ["sqlite"], indirect=True)  # no database decides any of this
 
 READING = {"GET", "HEAD"}
 
-VIEWERS_MAY = {("DELETE", "/api/v1/session"), ("POST", "/api/v1/gates")}
-"""What a viewer may do although its method is one that changes something. A gate only compares stored scores."""
+LANGGRAPH_READS = (
+    "assistants/search",
+    "assistants/count",
+    "threads/search",
+    "threads/count",
+    "threads/{thread_id}/state/checkpoint",
+    "threads/{thread_id}/history",
+)
+VIEWERS_MAY = {
+    ("POST", "/api/v1/session"),
+    ("DELETE", "/api/v1/session"),
+    ("POST", "/api/v1/gates"),
+    *(("POST", f"/langgraph/{path}") for path in LANGGRAPH_READS),
+    *((method, "/langgraph/{path:path}") for method in ("POST", "PUT", "PATCH", "DELETE")),
+}
+"""What a viewer may do although its method is one that changes something. A gate only compares stored scores; clients
+of LangGraph search with POST, and the last route only says what is not offered.
+"""
+
+
+@pytest.fixture
+def app(parts: ServerParts) -> FastAPI:
+    """The app of a server that serves everything that can be turned on."""
+    server = parts.server.model_copy(update={"langgraph": True})
+    services = replace(parts.services, settings=parts.settings.model_copy(update={"server": server}))
+    return create_app(replace(parts, services=services))
 
 
 def calls(app: FastAPI) -> Iterator[tuple[str, str, Role | None]]:
@@ -71,6 +98,12 @@ def test_a_role_gets_403_for_what_needs_a_higher_one(app: FastAPI, client: Sign,
     }
     assert found
     assert set(found.values()) == {403}, found
+
+
+def test_the_routes_for_langgraph_are_there_only_if_they_are_turned_on(app: FastAPI, parts: ServerParts) -> None:
+    assert any(path.startswith("/langgraph/") for _, path, _ in calls(app))
+    assert not any(path.startswith("/langgraph") for _, path, _ in calls(create_app(parts)))
+    assert app.openapi_schema == create_app(parts).openapi_schema
 
 
 def test_a_stranger_opens_no_websocket(app: FastAPI, stranger: TestClient) -> None:

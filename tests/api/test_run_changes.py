@@ -109,7 +109,7 @@ def test_a_change_names_the_version_that_it_changes(project: ServedProject) -> N
     planned = project.post(f"{path}/rollback/plan", {"target": 0})
     other = planned.headers["etag"].replace("-", "-0")[:-2] + '"'
     assert _code(project.post(f"{path}/rollback", {"target": 0}, etag=other)) == (412, "version-mismatch")
-    assert project.post(f"{path}/stop").status_code == 202
+    assert project.ask(f"{path}/stop").status_code == 202
     assert _code(project.post(f"{path}/rollback", {"target": 0}, etag=planned.headers["etag"]))[0] == 412
 
 
@@ -131,6 +131,46 @@ def test_the_same_key_is_carried_out_once_for_each_caller(project: ServedProject
     ]
     assert back[0].json() == back[1].json()  # the repeated one is not refused, although the version has changed
     assert project.world(run) == ["+", "-"]
+
+
+def test_a_caller_chooses_the_id_of_a_run_and_a_taken_one_is_a_conflict(project: ServedProject) -> None:
+    body = {"workflow": "agent", "input": {"topic": "own id"}, "run_id": "nightly.1"}
+    started = project.post("/executions", body, key="own id")
+    assert (started.status_code, started.json()["run"]["id"]) == (201, "nightly.1")
+    assert project.post("/executions", body, key="own id").json() == started.json()
+    taken = project.post("/executions", body)
+    assert _code(taken) == (409, "already-exists")
+    assert "there is already a run 'nightly.1'" in taken.json()["detail"]
+    assert _code(project.post("/executions/nightly.1/fork", {"target": 1, "run_id": "nightly.1"}))[0] == 409
+    forked = project.post("/executions/nightly.1/fork", {"target": 1, "run_id": "nightly.2"})
+    assert (forked.status_code, forked.json()["run"]["id"]) == (201, "nightly.2")
+    for wrong in ("a/b", "a b", "..", "", "x" * 201):
+        assert _code(project.post("/executions", {**body, "run_id": wrong})) == (422, "invalid-input"), wrong
+    assert project.world("nightly.1") == ["+"]
+
+
+def test_of_two_starts_with_one_id_at_the_same_time_one_is_refused(project: ServedProject) -> None:
+    gate = project.folder / "gate-twice"
+    gate.touch()
+    body = {"workflow": "agent", "input": {"topic": "twice"}, "run_id": "twice"}
+    try:
+        answers = [project.operator.post("/api/v1/executions", json=body) for _ in range(2)]
+        assert sorted(answer.status_code for answer in answers) == [202, 409]
+    finally:
+        gate.unlink()
+    command = next(answer.json()["command"]["id"] for answer in answers if answer.status_code == 202)
+    ended = project.operator.get(f"/api/v1/commands/{command}", params={"wait_s": 60}).json()
+    assert (ended["status"], project.world("twice")) == ("completed", ["+"])
+
+
+def test_a_fork_refuses_variants_that_do_not_exist_and_names_those_that_do(project: ServedProject) -> None:
+    path = f"/executions/{project.start('variants').json()['run']['id']}/fork"
+    wrong = project.post(path, {"target": 1, "variants": {"plan": "long"}})
+    assert _code(wrong) == (422, "invalid-input")
+    assert wrong.json()["detail"] == "node 'plan' has no variant 'long'; it has baseline, short"
+    nowhere = project.post(path, {"target": 1, "variants": {"plant": "short"}})
+    assert nowhere.json()["detail"] == "there is no node 'plant'; nodes are plan, deliver, review"
+    assert project.post(path, {"target": 1, "variants": {"plan": "short"}}).status_code == 201
 
 
 def test_whoever_does_not_wait_asks_for_the_command(project: ServedProject) -> None:
@@ -157,16 +197,16 @@ def test_a_running_run_is_paused_and_stopped_by_the_caller(project: ServedProjec
     command = accepted.json()["command"]
     run = command["subject"]
     _wait_until(lambda: project.world(run) == ["+"])
-    assert project.post(f"/executions/{run}/pause").json() == {"id": run, "requested": "pause"}
+    assert project.ask(f"/executions/{run}/pause").json() == {"id": run, "requested": "pause"}
     gate.unlink()
     ended = project.services.commands.wait_for(command["id"], 60)
     assert ended.result is not None
     assert ended.result["run"]["status"] == "paused"
     paused = project.services.queries.list_events(run, types=["execution.paused"])
     assert paused[-1].data["by"] == "the operator"
-    project.post(f"/executions/{run}/stop")
+    project.ask(f"/executions/{run}/stop")
     assert project.services.queries.execution(run).status == "cancelled"
-    assert _code(project.post(f"/executions/{run}/pause")) == (409, "invalid-transition")
+    assert _code(project.ask(f"/executions/{run}/pause")) == (409, "invalid-transition")
 
 
 def test_positions_are_named_and_runs_and_checkpoints_deleted(project: ServedProject) -> None:
@@ -197,7 +237,7 @@ def test_workflows_are_listed_drawn_and_checked(project: ServedProject) -> None:
         (["deliver"], "review"),
     ]
     assert project.viewer.get("/api/v1/workflows/agent").json()["definition"]["name"] == "agent"
-    assert project.post("/workflows/agent/check").json() == {"workflow": "agent", "faults": []}
+    assert project.ask("/workflows/agent/check").json() == {"workflow": "agent", "faults": []}
     assert _code(project.viewer.get("/api/v1/workflows/nobody")) == (404, "workflow-not-found")
 
 
@@ -244,7 +284,7 @@ def test_a_run_whose_workflow_is_not_served_can_be_looked_at_and_stopped(project
     assert _code(project.post("/executions", {"workflow": "other"})) == (409, "workflow-not-served")
     assert project.viewer.get("/api/v1/workflows/other/graph").json()["served"] is False
     assert project.post(f"/executions/{run.id}/fork").status_code == 201  # it needs no code
-    assert project.post(f"/executions/{run.id}/stop").status_code == 202
+    assert project.ask(f"/executions/{run.id}/stop").status_code == 202
     assert project.services.queries.execution(run.id).status == "cancelled"
 
 

@@ -31,7 +31,28 @@ def test_a_link_is_exchanged_for_a_cookie_that_scripts_and_other_sites_do_not_ge
     assert name == COOKIE
     assert {"HttpOnly", "SameSite=strict", "Path=/"} <= set(rest.split("; "))
     assert stranger.get("/api/v1/session").json() == {"name": "tester", "role": "admin", "kind": "session"}
-    assert "tester" in stranger.get("/").text
+
+
+def test_a_browser_signs_in_with_a_token_and_is_out_when_the_token_is_revoked(
+    app: FastAPI, admin: TestClient, parts: ServerParts
+) -> None:
+    token = admin.post("/api/v1/tokens", json={"name": "ann", "role": "viewer"}).json()["token"]
+    browser = TestClient(app, base_url=ADDRESS, headers={"Origin": ADDRESS})
+    signed = browser.post("/api/v1/session", headers={"Authorization": f"Bearer {token}"})
+    assert (signed.status_code, signed.json()["name"]) == (201, "ann")
+    assert {"HttpOnly", "SameSite=strict"} <= set(signed.headers["set-cookie"].split("; "))
+    assert browser.get("/api/v1/session").json() == {"name": "ann", "role": "viewer", "kind": "session"}
+    without_origin = TestClient(app, base_url=ADDRESS, cookies=browser.cookies)
+    assert without_origin.delete("/api/v1/session").status_code == 403  # a cookie is checked as a link's cookie is
+    assert admin.delete("/api/v1/tokens/ann").status_code == 200
+    assert browser.get("/api/v1/session").status_code == 401
+
+
+def test_signing_in_needs_a_token_that_is_valid(app: FastAPI, browser: TestClient) -> None:
+    other = TestClient(app, base_url=ADDRESS, headers={"Origin": ADDRESS})
+    assert other.post("/api/v1/session").status_code == 401
+    assert other.post("/api/v1/session", headers={"Authorization": "Bearer wtb_made_up"}).status_code == 401
+    assert browser.post("/api/v1/session", headers={"Origin": ADDRESS}).status_code == 422
 
 
 def test_a_link_works_once_and_no_made_up_link_works(

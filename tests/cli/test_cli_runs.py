@@ -246,8 +246,12 @@ def test_lists_are_filtered_and_paged_and_show_ids_that_can_be_typed(shell: Shel
     assert len(shell.json("ls", "--status", "paused", "--workflow", "support", "--since", "1h")) == 1
     assert "No run matches." in shell.wtb("ls", "--workflow", "other").stdout
     first_page = shell.wtb("ls", "--limit", "2").stdout
-    assert "There are more: add `--offset 2`." in first_page
-    assert "more" not in shell.wtb("ls", "--limit", "2", "--offset", "2").stdout
+    newest, second, oldest = [row["run"] for row in shell.json("ls")]
+    assert f"There are more: add `--before {second}`." in first_page
+    assert "more" not in shell.wtb("ls", "--limit", "2", "--before", second).stdout
+    assert [row["run"] for row in shell.json("ls", "--before", second)] == [oldest]
+    assert [row["run"] for row in shell.json("ls", "--limit", "1", "--before", newest)] == [second]
+    assert "no run 'nobody'" in shell.wtb("ls", "--before", "nobody", code=1).stderr
     short = first_page.splitlines()[1].split()[0]
     assert shell.json("show", short)["state"]["question"] == "hello"
 

@@ -10,7 +10,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -28,13 +28,22 @@ def wait_until(check: Callable[[], bool], what: str, timeout_s: float = 60) -> N
 class ServerProcess:
     """One `wtb serve`; its workers end with it."""
 
-    def __init__(self, folder: Path, settings: Settings, token: str, **variables: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        settings: Settings,
+        token: str,
+        *,
+        references: Sequence[str] = ("agent.py:flow",),
+        port: int = 0,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         self._token = token
         url = {} if settings.url is None else {"WTB_URL": settings.url}
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "wtb", "serve", "agent.py:flow", "--port", "0"],
+            [sys.executable, "-P", "-m", "wtb", "serve", *references, "--port", str(port)],
             cwd=folder,
-            env={**os.environ, **url, **variables, "WTB_FOLDER": str(settings.folder)},
+            env={**os.environ, **url, **(variables or {}), "WTB_FOLDER": str(settings.folder)},
             stdout=subprocess.PIPE,
             text=True,
         )

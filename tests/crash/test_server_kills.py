@@ -30,7 +30,7 @@ class Project:
         (folder / "agent.py").write_text(FLOW)
 
     def serve(self, **variables: str) -> ServerProcess:
-        return ServerProcess(self.folder, self.settings, self._token, **variables)
+        return ServerProcess(self.folder, self.settings, self._token, variables=variables)
 
     def world(self, run_id: str) -> list[str]:
         file = self.folder / "world.txt"

@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,12 +23,13 @@ import os
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import wtb
 
 flow = wtb.Workflow("mails")
-log, go = Path("log").absolute(), Path("go").absolute()
+log, go, most = (Path(name).absolute() for name in ("log", "go", "most"))
 
 
 def note(word):
@@ -58,6 +60,10 @@ def mail(state, ctx):
         note(f"child {child.pid}")
         while not go.exists():
             time.sleep(0.01)
+    # Only sizes: if it read the files, its result would depend on them.
+    if state["to"].startswith("many") and log.stat().st_size > most.stat().st_size:
+        note("stuck")
+        time.sleep(600)
     return {"answer": answer}
 
 
@@ -71,6 +77,7 @@ def batch_of(*names):
 
 
 killed, waiting = batch_of("killed", "deadly", "fine"), batch_of("waits")
+many = replace(batch_of(*(f"many{number}" for number in range(30))), workers=2)
 """
 
 
@@ -150,6 +157,27 @@ def test_workers_and_what_they_started_end_with_a_killed_driver_and_the_same_com
     shell.wtb(*command)
     words = Counter(" ".join(words[1:]) for words in noted(shell.folder))
     assert (words["prepare waits"], words["sent waits"]) == (1, 1)
+
+
+def test_a_batch_whose_driver_is_killed_again_and_again_loses_no_job_and_repeats_no_effect(shell: Shell) -> None:
+    command, most = ("batch", "run", "mails.py:many"), shell.folder / "most"
+    for kills in range(1, 4):
+        most.write_text(" " * 300 * kills)
+        driver = shell.start(*command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_until(partial(_are_stuck, shell, 2 * kills), "the batch does not go on")
+        driver.kill()
+        driver.wait()
+        left = shell.json("batch", "status", "mails")
+        assert (left["status"], left["lost_driver"]["worker"]) == ("paused", str(driver.pid))
+    most.write_text(" " * 100_000)
+    shell.wtb(*command)
+    assert shell.json("batch", "status", "mails")["jobs"]["completed"] == 30
+    words = Counter(" ".join(words[1:]) for words in noted(shell.folder) if words[1] != "stuck")
+    assert words == Counter({f"{word} many{number}": 1 for number in range(30) for word in ("prepare", "sent")})
+
+
+def _are_stuck(shell: Shell, times: int) -> bool:
+    return sum(words[1] == "stuck" for words in noted(shell.folder)) >= times
 
 
 def test_a_worker_refuses_a_value_that_differs_between_processes_and_names_it(shell: Shell) -> None:

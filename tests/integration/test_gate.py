@@ -17,9 +17,9 @@ from wtb.bench import Bench
 from wtb.bootstrap import bootstrap
 from wtb.cli import main
 from wtb.cli.views.batch_tables import print_measured_apart
-from wtb.cli.views.gate_text import said
 from wtb.domain.errors import BaselineNotFound, InvalidInput
 from wtb.flow import Workflow
+from wtb.gate_text import said
 from wtb.settings import load_settings
 from wtb.testing.fakes import FakeClock
 

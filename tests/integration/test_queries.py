@@ -274,3 +274,14 @@ def test_the_trail_of_a_batch_is_read_by_its_id(bench: Bench) -> None:
     page = bench.services.queries.event_page(result.id)
     assert [event.type for event in page.events] == [EventType.BATCH_STARTED, EventType.BATCH_COMPLETED]
     assert [case.case_id for case in bench.services.queries.batch(result.batch.name).cases] == ["a"]
+
+
+def test_a_run_with_the_id_of_a_deleted_one_has_times_of_its_own(bench: Bench) -> None:
+    flow = looping(1)
+    bench.run(flow, {}, run_id="again", break_before=["write"])
+    bench.get("again").delete()
+    bench.run(flow, {}, run_id="again", break_before=["write"])
+    view = bench.services.queries.run("again")
+    assert view.times.started_at is not None
+    assert view.times.started_at >= view.execution.created_at
+    assert len(bench.services.queries.timeline("again").pauses) == 1

@@ -236,7 +236,7 @@ def _calls(ledger: Path) -> list[str]:
 
 
 def test_lost_nodes_and_a_database_that_comes_and_goes_change_no_result_and_repeat_no_effect(
-    shell: Shell, server: PostgresServer, proxy: CuttingProxy
+    shell: Shell, server: PostgresServer, proxy: CuttingProxy, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run(shell, "calm")
     names = {f"n{number}" for number in range(JOBS)}
@@ -252,11 +252,12 @@ def test_lost_nodes_and_a_database_that_comes_and_goes_change_no_result_and_repe
         executed = stormy.sharing["executed"]
         told = bench.services.queries.event_page(stream=stormy.id, limit=1_000).events
         events = Counter(each.type.value for each in told)
-    sys.stdout.write(
-        f"\n{JOBS} jobs: {calm.spent.s:.0f} s on threads, {stormy.spent.s:.0f} s on Ray; "
-        f"disturbances {dict(storm.happened)}; attempts {dict(ends)}; events {dict(events)}; {executed} node runs; "
-        f"{calls.total()} calls of the bank, {moved} transfers\n"
-    )
+    with capsys.disabled():
+        sys.stdout.write(
+            f"\n{JOBS} jobs: {calm.spent.s:.0f} s on threads, {stormy.spent.s:.0f} s on Ray; "
+            f"disturbances {dict(storm.happened)}; attempts {dict(ends)}; events {dict(events)}; {executed} node runs; "
+            f"{calls.total()} calls of the bank, {moved} transfers\n"
+        )
     assert differences == ()
     assert {"node", "restart of Postgres"} <= set(storm.happened)
     assert (calm.status, stormy.status) == ("completed", "completed")

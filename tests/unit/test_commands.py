@@ -107,6 +107,14 @@ def test_a_command_is_taken_once_and_again_when_its_worker_is_gone(commands: Com
     assert commands.find_next() is None
 
 
+def test_a_command_behind_a_thousand_that_a_server_may_not_take_is_found(commands: Commands) -> None:
+    for number in range(1_001):
+        commands.accept(_START, by="Ada", arguments={"workflow": "elsewhere", "number": number})
+    mine = commands.accept(_START, by="Ada", arguments={"workflow": "mine"})
+    assert commands.find_next(lambda command: command.arguments["workflow"] == "mine") == mine
+    assert commands.find_next(lambda command: False) is None
+
+
 def test_a_lease_that_is_not_extended_ends(commands: Commands, clock: FakeClock) -> None:
     commands.accept(_START, by="Ada")
     taken = _taken(commands, "far away")
@@ -190,7 +198,7 @@ class Worker:
         self._commands, self._busy, self._gate = commands, busy, gate
         self.name = f"worker {id(self)}"
 
-    def carry_out(self, command: Command, reference: str | None) -> str | None:
+    def carry_out(self, command: Command, reference: str | None, heard: Any = None) -> str | None:
         self._busy.append(1)
         self._gate.wait(10)
         if command.arguments.get("dies"):

@@ -11,6 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from wtb.api import page
 from wtb.api.origins import check_not_forged
 from wtb.api.parts import ServerParts
 from wtb.api.problems import send_problem
@@ -18,12 +19,16 @@ from wtb.api.rate_limits import FAILED_SIGN_INS_PER_MINUTE, RateLimit, Regulars
 from wtb.domain.access import Caller, Role
 from wtb.domain.errors import Unauthenticated, WTBError
 
-PUBLIC = frozenset({"/healthz", "/readyz", "/sign-in/{link}"})
+PUBLIC = frozenset({"/healthz", "/readyz", "/sign-in/{link}", *page.ADDRESSES})
 """Routes for everybody. Every other request is refused without a caller, whatever its route declares."""
 
 _OPEN_PATHS = ("/healthz", "/readyz")
 _SIGN_IN = "/sign-in/"
-_CALLER = "wtb.caller"
+_LANGGRAPH, _LANGGRAPH_HEADER = "/langgraph/", "x-api-key"
+"""LangGraph's clients send their key in a header of their own; it counts for their routes only."""
+CALLER = "wtb.caller"
+"""Where the scope of a request has its caller."""
+
 _ADVICE = (
     "send one in the header Authorization, as `Bearer wtb_…`; `wtb token create NAME --role viewer` makes one. A "
     "browser on the server's machine signs in with the link that `wtb serve --link` prints"
@@ -41,7 +46,7 @@ class AccessCheck:
         self._regulars = Regulars()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan" or scope["path"] in _OPEN_PATHS:
+        if scope["type"] == "lifespan" or scope["path"] in _OPEN_PATHS or page.is_page(scope["path"]):
             await self._app(scope, receive, send)
             return
         connection = HTTPConnection(scope)
@@ -49,7 +54,7 @@ class AccessCheck:
             if scope["path"].startswith(_SIGN_IN):
                 self._failures.take(_address(connection), "attempts to sign in")
             else:
-                scope[_CALLER] = await run_in_threadpool(self._caller, connection)
+                scope[CALLER] = await run_in_threadpool(self._caller, connection)
         except WTBError as error:
             await send_problem(error, scope, receive, send)
             return
@@ -83,21 +88,29 @@ def find_caller(connection: HTTPConnection, parts: ServerParts) -> Caller | None
         return parts.services.tokens.find_caller(secret)
     check_not_forged(connection)
     session = parts.services.sign_ins.find_session(secret)
-    return None if session is None else session.caller
+    # A browser may have signed in with a token: its cookie is the token, so that revoking it ends the session, too.
+    return parts.services.tokens.find_caller(secret) if session is None else session.caller
 
 
 def session_secret(connection: HTTPConnection, parts: ServerParts) -> str | None:
     """Return the secret of a request's session; None if it has a token, which goes first."""
-    return None if "authorization" in connection.headers else connection.cookies.get(parts.cookie)
+    return None if bearer_token(connection) is not None else connection.cookies.get(parts.cookie)
+
+
+def bearer_token(connection: HTTPConnection) -> str | None:
+    """Return the token of a request; one that cannot be valid if its header is of another kind."""
+    header = connection.headers.get("authorization")
+    if header is None:
+        is_langgraph = connection.scope["path"].startswith(_LANGGRAPH)
+        return connection.headers.get(_LANGGRAPH_HEADER) if is_langgraph else None
+    scheme, _, token = header.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
 
 
 def _secret(connection: HTTPConnection, parts: ServerParts) -> str | None:
     """Return the token of a request, or else the secret of its session."""
-    header = connection.headers.get("authorization")
-    if header is None:
-        return session_secret(connection, parts)
-    scheme, _, token = header.partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
+    token = bearer_token(connection)
+    return session_secret(connection, parts) if token is None else token
 
 
 def _address(connection: HTTPConnection) -> str:
@@ -111,7 +124,7 @@ class RoleCheck:
     role: Role
 
     def __call__(self, connection: HTTPConnection) -> Caller:
-        caller: Caller = connection.scope[_CALLER]
+        caller: Caller = connection.scope[CALLER]
         return caller.require(self.role)
 
 

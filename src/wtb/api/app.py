@@ -6,27 +6,44 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
+from wtb.api import page
 from wtb.api.access import AccessCheck, needs
 from wtb.api.openapi import describe
 from wtb.api.origins import OriginCheck
 from wtb.api.parts import ServerParts
 from wtb.api.problems import LastResort, add_handlers
 from wtb.api.proxies import TrustedProxy
+from wtb.api.query_parameters import refuse_unknown_parameters
 from wtb.api.request_limits import BodyLimits
 from wtb.api.routes import ROUTERS
 from wtb.api.security_headers import SecurityHeaders
+from wtb.api.slashed_names import HideSlashes, show_slashes
 from wtb.application.server.command_server import CommandServer
-from wtb.bootstrap import command_server
 from wtb.domain.access import Role
+from wtb.domain.errors import MissingLibrary
+from wtb.server_bootstrap import command_server
 
 
 def create_app(parts: ServerParts) -> FastAPI:
     """Return the app of a server. It neither opens nor closes the services of its parts."""
+    app = create_routes(parts)
+    # The last one added is the first that a request meets: nothing of a stranger's body is read.
+    app.add_middleware(BodyLimits, parts=parts)
+    app.add_middleware(AccessCheck, parts=parts)
+    app.add_middleware(OriginCheck, parts=parts)
+    app.add_middleware(TrustedProxy, parts=parts)
+    app.add_middleware(SecurityHeaders, parts=parts)
+    app.add_middleware(LastResort)
+    return app
+
+
+def create_routes(parts: ServerParts) -> FastAPI:
+    """Return the routes alone, for a caller in this process that has found out who asks."""
     app = FastAPI(
         title="WTB, the Workflow Test Bench",
         version=version("workflow-test-bench"),
@@ -41,19 +58,25 @@ def create_app(parts: ServerParts) -> FastAPI:
     app.state.command_server = command_server(
         parts.services, (*parts.server.workflows, *parts.workflows), recorded=parts.serves_recorded
     )
-    for router in ROUTERS:
+    for router in (*ROUTERS, page.router, *(_langgraph_routers() if parts.server.langgraph else ())):
         app.router.routes.extend(router.routes)  # as they are: `include_router` would hide them from `app.routes`
+    refuse_unknown_parameters(app)
+    show_slashes(app)
     app.openapi_schema = describe(app)
     app.add_api_route("/openapi.json", _openapi, include_in_schema=False, dependencies=[needs(Role.VIEWER)])
     add_handlers(app)
-    # The last one added is the first that a request meets: nothing of a stranger's body is read.
-    app.add_middleware(BodyLimits, parts=parts)
-    app.add_middleware(AccessCheck, parts=parts)
-    app.add_middleware(OriginCheck, parts=parts)
-    app.add_middleware(TrustedProxy, parts=parts)
-    app.add_middleware(SecurityHeaders, parts=parts)
-    app.add_middleware(LastResort)
+    app.add_middleware(HideSlashes)
     return app
+
+
+def _langgraph_routers() -> tuple[APIRouter, ...]:
+    try:
+        from wtb.api.langgraph.routes import ROUTERS as LANGGRAPH_ROUTERS
+    except ImportError as error:
+        raise MissingLibrary(
+            "server.langgraph needs LangGraph: pip install 'workflow-test-bench[server,langgraph]'"
+        ) from error
+    return LANGGRAPH_ROUTERS
 
 
 async def _openapi(request: Request) -> JSONResponse:

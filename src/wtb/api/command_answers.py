@@ -26,7 +26,31 @@ from wtb.application.server.command_server import CommandServer
 from wtb.application.server.commands import LOOK_S, Commands
 from wtb.domain.access import Caller
 from wtb.domain.commands import Command, CommandKind, CommandStatus
-from wtb.domain.errors import PreconditionRequired, VersionMismatch
+from wtb.domain.errors import (
+    Conflict,
+    ExecutionNotFound,
+    IdempotencyMismatch,
+    InvalidInput,
+    InvalidTransition,
+    MissingLibrary,
+    PreconditionRequired,
+    VersionMismatch,
+    WorkerFailed,
+)
+
+MAY_FAIL = (
+    ExecutionNotFound,
+    Conflict,
+    InvalidTransition,
+    InvalidInput,
+    IdempotencyMismatch,
+    MissingLibrary,
+    WorkerFailed,
+)
+"""How a command about a run may fail."""
+
+ACCEPTED: dict[int | str, dict[str, Any]] = {202: {"model": RunChange, "description": "Accepted; ask for the command"}}
+"""The answer to a command about a run that has not ended yet, for the documentation of its route."""
 
 _TAG = re.compile(r'"(\d{1,18})(?:-([0-9a-f]{32}))?"')
 
@@ -85,14 +109,16 @@ class CommandCall:
         prepare: Prepare,
         *,
         subject: str | None = None,
+        is_new_run: bool = False,
         wait_s: float,
         status: HTTPStatus = HTTPStatus.OK,
     ) -> Command:
         """Accept a command, wait for it and set the status; raise its error if it failed in time.
 
-        `body` is what the caller asks for, as plain JSON. A repeated request is not prepared: its command exists.
+        `body` is what the caller asks for, as plain JSON. A repeated request is not prepared: its command exists. The
+        subject may be the id that the caller chose for a new run.
         """
-        accept = partial(self._accepted, caller, kind, body, prepare, subject)
+        accept = partial(self._accepted, caller, kind, body, prepare, subject, is_new_run=is_new_run)
         command = await run_in_threadpool(accept)
         command = await ended(self.server.commands, command, wait_s, self.stopping)
         self.response.headers["Location"] = f"/api/v1/commands/{command.id}"
@@ -102,7 +128,14 @@ class CommandCall:
         return command
 
     def _accepted(
-        self, caller: Caller, kind: CommandKind, body: Mapping[str, Any], prepare: Prepare, subject: str | None
+        self,
+        caller: Caller,
+        kind: CommandKind,
+        body: Mapping[str, Any],
+        prepare: Prepare,
+        subject: str | None,
+        *,
+        is_new_run: bool,
     ) -> Command:
         commands, asked = self.server.commands, {"body": dict(body), "if_match": self.if_match}
         if self.key is not None:
@@ -110,7 +143,15 @@ class CommandCall:
             if known is not None:
                 return known
         arguments = {**body, **prepare()}
-        return commands.accept(kind, by=caller.name, subject=subject, arguments=arguments, key=self.key, asked=asked)
+        return commands.accept(
+            kind,
+            by=caller.name,
+            subject=subject,
+            arguments=arguments,
+            key=self.key,
+            asked=asked,
+            is_new_run=is_new_run,
+        )
 
     def checked(self, run_id: str, verb: str | None, wanted: IfMatch | None = None) -> dict[str, Any]:
         """Check that a run exists, that its workflow is served, and that it has the version that the caller named.

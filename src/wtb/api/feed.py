@@ -25,6 +25,7 @@ from wtb.api.access import find_caller
 from wtb.api.models.events import event_data
 from wtb.api.parts import ServerParts
 from wtb.api.problems import problem_of
+from wtb.api.rate_limits import OpenFeeds
 from wtb.domain.access import Caller
 from wtb.domain.errors import CursorGone, ReaderTooSlow, ServerStopping, Unauthenticated, WTBError
 from wtb.domain.feed import EventFilter, FedEvent, FeedCursor, FeedPage
@@ -70,11 +71,19 @@ class EventStream:
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
         self._limiter = _limiter(connection)
+        self._open_feeds = _open_feeds(connection, parts)
+        self._is_open = False
 
     async def open(self, since: FeedCursor, wanted: EventFilter) -> None:
-        """Begin at a place."""
+        """Begin at a place; raise TooManyRequests if the caller follows too many feeds already."""
+        self._open_feeds.open(self._caller.name)
+        self._is_open = True
         self._client = self._parts.services.feed.follow(since, wanted, self._wake)
-        self._first = await self._take()
+        try:
+            self._first = await self._take()
+        except BaseException:
+            self.close()
+            raise
 
     async def messages(self) -> AsyncIterator[Message]:
         """Yield events, and heartbeats while there are none; raise the reason when the stream ends."""
@@ -104,7 +113,10 @@ class EventStream:
 
     def close(self) -> None:
         """Stop following."""
-        self._client.close()
+        if self._is_open:
+            self._is_open = False
+            self._open_feeds.close(self._caller.name)
+            self._client.close()
 
     async def _take(self) -> list[FedEvent]:
         if self._client.is_behind:
@@ -127,6 +139,14 @@ def _limiter(connection: HTTPConnection) -> CapacityLimiter:
         state.feed_readers = CapacityLimiter(_READERS)
     limiter: CapacityLimiter = state.feed_readers
     return limiter
+
+
+def _open_feeds(connection: HTTPConnection, parts: ServerParts) -> OpenFeeds:
+    state = connection.app.state
+    if not hasattr(state, "open_feeds"):
+        state.open_feeds = OpenFeeds(parts.server.feeds_per_caller)
+    found: OpenFeeds = state.open_feeds
+    return found
 
 
 async def deliver(

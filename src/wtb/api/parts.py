@@ -12,6 +12,7 @@ from fastapi import Depends
 from starlette.requests import HTTPConnection
 
 from wtb.api.readiness import Readiness
+from wtb.api.recent_results import RecentResults
 from wtb.bootstrap import Services
 from wtb.domain.access import Caller
 from wtb.settings import ServerSettings, Settings
@@ -41,6 +42,11 @@ class ServerParts:
     def readiness(self) -> Readiness:
         """Whether the server can work."""
         return Readiness(self.services.check_schema)
+
+    @cached_property
+    def results(self) -> RecentResults:
+        """The results of batches, of which the last ones are kept."""
+        return RecentResults(self.services)
 
     @property
     def cookie(self) -> str:

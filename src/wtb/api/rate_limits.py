@@ -1,15 +1,18 @@
-"""Rate limits: how many requests a caller may send in a minute, and how often an address may fail to sign in."""
+"""Limits of callers: requests in a minute, failed attempts to sign in, and feeds that are open at the same time."""
 
 from __future__ import annotations
 
 import math
 import threading
+from collections import Counter
 from collections.abc import Callable
 
 from wtb.domain.access import digest_of
 from wtb.domain.errors import TooManyRequests
 
 FAILED_SIGN_INS_PER_MINUTE = 20
+
+_RETRY_FEED_S = 10
 
 _MOST = 10_000
 """How many callers or addresses are remembered, so that nobody can fill the memory of the server."""
@@ -48,6 +51,29 @@ class RateLimit:
     def _refuse_if_empty(self, left: float, what: str) -> None:
         if left < 1:
             raise TooManyRequests(f"too many {what}", math.ceil((1 - left) / self._per_second))
+
+
+class OpenFeeds:
+    """Counts the feeds that each caller follows. Used on the event loop of the server only."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._counts: Counter[str] = Counter()
+
+    def open(self, name: str) -> None:
+        """Count one more feed of a caller, or raise TooManyRequests."""
+        if self._counts[name] >= self._most:
+            raise TooManyRequests(
+                f"{name!r} follows {self._most} feeds already, the most that server.feeds_per_caller allows; close one",
+                _RETRY_FEED_S,
+            )
+        self._counts[name] += 1
+
+    def close(self, name: str) -> None:
+        """Count one feed less."""
+        self._counts[name] -= 1
+        if not self._counts[name]:
+            del self._counts[name]
 
 
 class Regulars:

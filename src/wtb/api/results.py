@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from wtb.api.parts import ServerParts
-from wtb.bootstrap import Services
+from wtb.api.recent_results import StoredResults
 from wtb.domain.batch import Baseline
-from wtb.domain.errors import BatchNotFound, InvalidInput
+from wtb.domain.errors import BatchNotFound
 
 if TYPE_CHECKING:
     from wtb.batch_results import BatchResult
@@ -17,22 +16,21 @@ if TYPE_CHECKING:
 _BASELINE = "baseline"
 
 
-@dataclass(frozen=True, slots=True)
-class _Stored:
-    """Results as they are stored; their runs are read by other routes."""
-
-    services: Services
-
-    def get(self, run_id: str) -> NoReturn:
-        raise InvalidInput(f"a server reads run {run_id!r} through its own routes")
-
-
 def result_of(parts: ServerParts, name: str, tags: Sequence[str] = ()) -> BatchResult:
     """Return a batch by its id or name, only with the cases that have one of these tags, if any are given.
 
     `baseline/NAME` means the saved results of a baseline, unless a batch has that very name.
     """
-    from wtb.batch_results import BatchResult  # numpy and scipy take half a second to load
+    try:
+        result = parts.results.result(name)
+    except BatchNotFound:
+        result = _other_result(parts, name)
+    return result.tagged(*tags) if tags else result
+
+
+def _other_result(parts: ServerParts, name: str) -> BatchResult:
+    """Return the results of a baseline, by the id of its results or as `baseline/NAME`."""
+    from wtb.batch_results import BatchResult
 
     queries = parts.services.queries
     try:
@@ -42,8 +40,7 @@ def result_of(parts: ServerParts, name: str, tags: Sequence[str] = ()) -> BatchR
         if not slash or prefix != _BASELINE:
             raise
         found = queries.baseline(baseline).results
-    result = BatchResult(_Stored(parts.services), found.batch, found.jobs)
-    return result.tagged(*tags) if tags else result
+    return BatchResult(StoredResults(parts.services), found.batch, found.jobs)
 
 
 def saved_result(parts: ServerParts, name: str) -> tuple[Baseline, BatchResult]:
@@ -51,4 +48,4 @@ def saved_result(parts: ServerParts, name: str) -> tuple[Baseline, BatchResult]:
     from wtb.batch_results import BatchResult
 
     found = parts.services.queries.baseline(name)
-    return found.baseline, BatchResult(_Stored(parts.services), found.results.batch, found.results.jobs)
+    return found.baseline, BatchResult(StoredResults(parts.services), found.results.batch, found.results.jobs)

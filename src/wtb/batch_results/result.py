@@ -396,7 +396,7 @@ class BatchResult(Displayed):
 
     @property
     def quicker_in_processes(self) -> float | None:
-        """How many times as quick the batch would be in processes; None if that would not help.
+        """How many times as quick the batch would be in processes at most; None if that would not help.
 
         It helps if the batch ran in threads, which share one core when they compute, and that core was busy.
         """
@@ -564,15 +564,19 @@ class BatchResult(Displayed):
         shown = beyond_chance([self.table(metric) for metric in wanted], pairs)
         return pareto(whole, directions, lambda better, worse: (better, worse) in shown)
 
-    def different(self, metric: str) -> list[str]:
-        """Return the cases on which the combinations disagree, widest spread first."""
+    def spreads(self, metric: str) -> dict[str, float]:
+        """Return how far the combinations are apart on each case for which two of them have a score or have failed."""
         table = self.table(metric)
         means = {name: known_or_worst(table, name) for name in self.combinations}
-        spread = {
+        return {
             case: max(found) - min(found)
             for case in self.batch.record.cases
             if len(found := [own[case] for own in means.values() if case in own]) > 1
         }
+
+    def different(self, metric: str) -> list[str]:
+        """Return the cases on which the combinations disagree, widest spread first."""
+        spread = self.spreads(metric)
         return sorted((case for case, width in spread.items() if width > 0), key=lambda case: -spread[case])
 
     def rows(self) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ from wtb.cli.commands.files import export
 from wtb.cli.commands.importing import import_group
 from wtb.cli.commands.init import init
 from wtb.cli.commands.look import history, ls, workflows
+from wtb.cli.commands.mcp import mcp
 from wtb.cli.commands.parity import parity
 from wtb.cli.commands.report import report
 from wtb.cli.commands.runs import pause, resume, run, stop
@@ -42,7 +43,7 @@ GROUPS: dict[str, tuple[click.Command, ...]] = {
     "Run and look": (init, run, resume, pause, stop, ls, workflows, show_run, history, events, diff, export),
     "Go back and branch": (rollback, redo, fork, checkpoint, delete),
     "Batches and verdicts": (batch, evaluate, compare, effects, baseline, gate, report, parity),
-    "Serve": (serve, token_group, webhook_group),
+    "Serve": (serve, mcp, token_group, webhook_group),
     "Upkeep": (prune, doctor, db, import_group, environment_server),
 }
 """All commands, grouped by task."""

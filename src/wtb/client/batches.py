@@ -7,13 +7,14 @@ from typing import Any
 
 from wtb.api.models.base import ListAnswer
 from wtb.api.models.baselines import BaselineAnswer, BaselineRequest, GateAnswer, GateRequest
-from wtb.api.models.batch_changes import BatchRequest, BatchResultRow, EvaluationRequest, PlanRow
+from wtb.api.models.batch_changes import BatchRequest, BatchResultRow, BatchTestAnswer, EvaluationRequest, PlanRow
 from wtb.api.models.batches import BatchAnswer, BatchRow
 from wtb.api.models.commands import CommandAnswer
 from wtb.api.models.results import (
     CaseAnswer,
     CompareRow,
     EffectRow,
+    GridAnswer,
     JobResultAnswer,
     MatrixAnswer,
     ParetoAnswer,
@@ -97,6 +98,10 @@ class BatchVerbs(Connection):
     async def _batch_again(self, request: Request, wait_s: float | None) -> BatchResultRow:
         return BatchResultRow.model_validate((await self._carried_out(request, wait_s))["batch"])
 
+    async def list_batch_tests(self) -> list[BatchTestAnswer]:
+        """Return the batches that the server is configured with; `batch` runs one by its name."""
+        return (await self._ask(ListAnswer[BatchTestAnswer], get(path_of("batch-tests")))).items
+
     async def list_batches(self, *, name: str | None = None) -> AsyncGenerator[BatchRow]:
         """Return batches one by one, newest first."""
         async for row in self._each(BatchRow, path_of("batches"), name=name, limit=500):
@@ -109,6 +114,19 @@ class BatchVerbs(Connection):
     async def matrix(self, batch: str, *, tags: Names = ()) -> MatrixAnswer:
         """Return the scores of each combination, and its verdicts against the baseline."""
         return await self._ask(MatrixAnswer, get(path_of("batches", batch, "matrix"), tag=each_of(tags)))
+
+    async def grid(
+        self,
+        batch: str,
+        *,
+        metric: str | None = None,
+        tags: Names = (),
+        cursor: str | None = None,
+        limit: int | None = None,
+    ) -> GridAnswer:
+        """Return all scores on one metric, by default the primary one, for a page of cases; without outputs."""
+        asked = get(path_of("batches", batch, "grid"), metric=metric, tag=each_of(tags), cursor=cursor, limit=limit)
+        return await self._ask(GridAnswer, asked)
 
     async def results(self, /, batch: str, **filters: Any) -> AsyncGenerator[JobResultAnswer]:
         """Return the finished jobs of a batch one by one.

@@ -115,14 +115,11 @@ def made(model: type[Model], **fields: Any) -> Model:
 
 def path_of(*parts: str | int) -> str:
     """Return the path of something below the API; raise InvalidInput for a name that would lead somewhere else."""
-    for part in map(str, parts):
-        if "/" in part:
-            raise InvalidInput(f"{part!r} has a slash, so that it cannot be asked for by this name; use its id")
     return inner_path(API, *map(str, parts))
 
 
 def inner_path(path: str, *parts: str) -> str:
-    """Return a path below another one. Its parts may have slashes; `..` would be another address, and is refused."""
+    """Return a path below another one. A slash in a part is written `%2F`; `..` would be another address: refused."""
     for part in parts:
         if part in {"", ".", ".."}:
             raise InvalidInput(f"{part!r} is no name that a server can be asked for")

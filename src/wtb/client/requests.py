@@ -66,7 +66,7 @@ class Reply:
         return self
 
 
-def get(path: str, **query: Any) -> Request:
+def get(path: str, /, **query: Any) -> Request:
     """Return a request that reads."""
     return Request(method="GET", path=path, query=query_of(query), patience_s=query.get("wait_s") or 0.0)
 

@@ -51,17 +51,19 @@ class RunChangeVerbs(RunReadVerbs):
         workflow: str,
         input: Mapping[str, Any] | None = None,
         *,
+        run_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         wait_s: float | None = None,
         **options: Any,
     ) -> ExecutionAnswer:
         """Run a workflow of the server until it ends or pauses, and return the run.
 
-        The options are those of `bench.run`: `break_before`, `variants`, `seed` and so on. If a node fails, nothing is
-        raised: see `run.failure`.
+        `run_id` is an id of your choice; it raises `AlreadyExists` if it is taken. The options are those of
+        `bench.run`: `break_before`, `variants`, `seed` and so on. If a node fails, nothing is raised: see
+        `run.failure`.
         """
-        request = _start(workflow, input, metadata, options, first_wait_s(wait_s))
-        return await self._changed(request, wait_s)
+        given: dict[str, Any] = {"input": input, "run_id": run_id, "metadata": metadata, "options": options}
+        return await self._changed(_start(workflow, **given, wait_s=first_wait_s(wait_s)), wait_s)
 
     async def start(
         self,
@@ -69,11 +71,13 @@ class RunChangeVerbs(RunReadVerbs):
         workflow: str,
         input: Mapping[str, Any] | None = None,
         *,
+        run_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> CommandAnswer:
         """Start a run and do not wait for it. The `subject` of the answer is its id; `wait_for` waits for it."""
-        return await self._accepted(_start(workflow, input, metadata, options, 0))
+        given: dict[str, Any] = {"input": input, "run_id": run_id, "metadata": metadata, "options": options}
+        return await self._accepted(_start(workflow, **given, wait_s=0))
 
     async def resume(
         self,
@@ -174,6 +178,7 @@ class RunChangeVerbs(RunReadVerbs):
         run: str,
         target: str | int | None = None,
         *,
+        run_id: str | None = None,
         name: str | None = None,
         update: Update | None = None,
         input: Mapping[str, Any] | None = None,
@@ -185,6 +190,7 @@ class RunChangeVerbs(RunReadVerbs):
         """
         given = {
             "target": target,
+            "run_id": run_id,
             "name": name,
             "update": None if update is None else _edit(update),
             "input": None if input is None else write_value(dict(input)),
@@ -217,13 +223,9 @@ class RunChangeVerbs(RunReadVerbs):
 
 
 def _start(
-    workflow: str,
-    input: Mapping[str, Any] | None,
-    metadata: Mapping[str, Any] | None,
-    options: Mapping[str, Any],
-    wait_s: float,
+    workflow: str, *, input: Mapping[str, Any] | None, metadata: Mapping[str, Any] | None, wait_s: float, **more: Any
 ) -> Request:
-    given: dict[str, Any] = {"workflow": workflow, "options": options}
+    given: dict[str, Any] = {"workflow": workflow, **more}
     if input is not None:
         given["input"] = write_value(dict(input))
     if metadata is not None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import json
+from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime
 from typing import Any
 
 from wtb.api.models.base import ListAnswer
 from wtb.api.models.checkpoints import CheckpointCountsAnswer, CheckpointDetailAnswer, CheckpointRowAnswer, FileAnswer
-from wtb.api.models.diffs import DiffAnswer
+from wtb.api.models.diffs import DiffAnswer, StatePartDiffAnswer
 from wtb.api.models.executions import ExecutionAnswer, ExecutionRowAnswer, ScoreAnswer
+from wtb.api.models.failures import FailureExplanation
 from wtb.api.models.histories import (
     BranchAnswer,
     CallAnswer,
@@ -69,6 +71,10 @@ class RunReadVerbs(Connection):
         """Return everything about a run."""
         return await self._ask(ExecutionAnswer, get(path_of(RUNS, run)))
 
+    async def explain(self, run: str) -> FailureExplanation:
+        """Return why a run failed, what its node got, and what changed since the last run that went well."""
+        return await self._ask(FailureExplanation, get(path_of(RUNS, run, "failure")))
+
     async def state(self, run: str, at: str | int | None = None) -> Any:
         """Return the state of a run, or its state at a checkpoint.
 
@@ -100,13 +106,31 @@ class RunReadVerbs(Connection):
     ) -> DiffAnswer:
         """Return what changed from checkpoint `a` to checkpoint `b`; without `b`, to the head.
 
-        With `other`, `b` is a checkpoint of that run.
+        With `other`, `b` is a checkpoint of that run. Very large differences of states raise `TooMuchToShow`: look at
+        them with `diff_state`.
         """
         query = {"from": a, "to": b, "run": other, "texts": texts}
         found = await self._ask(DiffAnswer, get(path_of(RUNS, run, "diff"), **query))
         state = [item.model_copy(update=_read(item, "old", "new")) for item in found.state]
         calls = [item.model_copy(update=_read(item, "arguments", "result")) for item in found.calls]
         return found.model_copy(update={"state": state, "calls": calls})
+
+    async def diff_state(
+        self,
+        run: str,
+        a: str | int,
+        b: str | int | None = None,
+        *,
+        path: Sequence[Any] = (),
+        other: str | None = None,
+        cursor: str | None = None,
+    ) -> StatePartDiffAnswer:
+        """Return the parts of the state that differ at one place, one level deep; append a `key` to look deeper.
+
+        `cursor` is the `next` of the page before. Values are tagged JSON, as the server sends them.
+        """
+        query = {"from": a, "to": b, "run": other, "path": json.dumps(list(path)), "cursor": cursor}
+        return await self._ask(StatePartDiffAnswer, get(path_of(RUNS, run, "diff", "state"), **query))
 
     async def files(self, run: str, at: str | int | None = None) -> AsyncGenerator[FileAnswer]:
         """Return the files of a run at its head, or at a checkpoint, one by one, sorted by path."""

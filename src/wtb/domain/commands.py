@@ -38,6 +38,14 @@ class CommandKind(StrEnum):
     BATCH_START = "batch.start"
     BATCH_PLAN = "batch.plan"
     EVALUATION_START = "evaluation.start"
+    THREAD_RUN = "thread.run"
+    """Run a graph on a LangGraph thread."""
+    THREAD_UPDATE = "thread.update"
+    """Change the state of a LangGraph thread, as its graph does."""
+
+
+THREAD_KINDS = frozenset({CommandKind.THREAD_RUN, CommandKind.THREAD_UPDATE})
+"""What works on a LangGraph thread: one at a time."""
 
 
 class CommandStatus(StrEnum):

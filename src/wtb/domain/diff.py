@@ -7,13 +7,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from wtb.domain.alignment import align, ends, unified
 from wtb.domain.checkpoint import Checkpoint, NodeRun
 from wtb.domain.display import Display, Displayed, DisplayTable, masked
 from wtb.domain.files import EntryKind, FileEntry, FileTree, diff
 from wtb.domain.history import ExecutionHistory
+from wtb.domain.ids import NodeRunId
 from wtb.domain.sameness import content_function, same
 from wtb.domain.state import MISSING
 from wtb.domain.tools import CallKind, ToolCall
@@ -77,11 +79,17 @@ def _value(path: str, old: Any, new: Any) -> Iterator[StateDiff]:
 
 
 def _mapping(path: str, old: Mapping[Any, Any], new: Mapping[Any, Any]) -> Iterator[StateDiff]:
+    for key, before, after in key_pairs(old, new):
+        yield from _value(_at(path, key), before, after)
+
+
+def key_pairs(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> Iterator[tuple[Any, Any, Any]]:
+    """Yield each key with its old and its new value, texts first; a value that is not there is MISSING."""
     mine, theirs = {_identity(key): key for key in old}, {_identity(key): key for key in new}
     for identity, key in sorted({**mine, **theirs}.items(), key=lambda item: (type(item[1]) is not str, repr(item[1]))):
         before = old[mine[identity]] if identity in mine else MISSING
         after = new[theirs[identity]] if identity in theirs else MISSING
-        yield from _value(_at(path, key), before, after)
+        yield key, before, after
 
 
 def _identity(key: Any) -> Any:
@@ -96,16 +104,38 @@ def _at(path: str, key: Any) -> str:
 
 
 def _items(path: str, old: Sequence[Any], new: Sequence[Any]) -> Iterator[StateDiff]:
-    """Compare lists: an item that was added or removed does not make the items after it differ."""
+    for pair in item_pairs(old, new):
+        place = pair.old_at if pair.new_at is None else pair.new_at
+        # Compare blocks that print equal, too: a value may not print everything that it holds.
+        yield from _value(f"{path}[{place}]", pair.old, pair.new)
+
+
+class ItemPair(NamedTuple):
+    """Two items of lists that correspond, with their places; what is not there is MISSING, and has none."""
+
+    old_at: int | None
+    new_at: int | None
+    old: Any
+    new: Any
+
+
+def item_pairs(old: Sequence[Any], new: Sequence[Any]) -> Iterator[ItemPair]:
+    """Pair the items of two lists, but for those at both ends that are the same.
+
+    An item that was added or removed does not make the items after it differ. Paired items may still be the same.
+    """
     first, last = ends(old, new, same)
     mine, theirs = old[first : len(old) - last], new[first : len(new) - last]
     for block in align([repr(item) for item in mine], [repr(item) for item in theirs]):
         for offset in range(max(len(block.old), len(block.new))):
-            before = mine[block.old[offset]] if offset < len(block.old) else MISSING
-            after = theirs[block.new[offset]] if offset < len(block.new) else MISSING
-            place = block.old.start if after is MISSING else block.new.start
-            # Compare blocks that print equal, too: a value may not print everything that it holds.
-            yield from _value(f"{path}[{first + place + offset}]", before, after)
+            old_at = block.old[offset] if offset < len(block.old) else None
+            new_at = block.new[offset] if offset < len(block.new) else None
+            yield ItemPair(
+                None if old_at is None else first + old_at,
+                None if new_at is None else first + new_at,
+                MISSING if old_at is None else mine[old_at],
+                MISSING if new_at is None else theirs[new_at],
+            )
 
 
 def _shared_fields(old: Any, new: Any) -> dict[str, Any]:
@@ -239,7 +269,7 @@ class CallDiff:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Way:
     """The checkpoints of one line after the point where two lines part (`start`; None for the very beginning)."""
 
@@ -259,11 +289,19 @@ class Way:
         start = None if self.start is None else history.original(self.start)
         if start is not None and start.node_run_id == run.id and call.had_happened_at(start.step, start.created_at):
             return False
-        own = [checkpoint for checkpoint in self.steps if checkpoint.node_run_id == run.id]
+        own = self._by_run.get(run.id, ())
         if not own or run.last_id in {checkpoint.id for checkpoint in own}:
             return True
         last = max(map(history.original, own), key=lambda checkpoint: checkpoint.step)
         return call.had_happened_at(last.step, last.created_at)
+
+    @cached_property
+    def _by_run(self) -> Mapping[NodeRunId, Sequence[Checkpoint]]:
+        found: dict[NodeRunId, list[Checkpoint]] = {}
+        for checkpoint in self.steps:
+            if checkpoint.node_run_id is not None:
+                found.setdefault(checkpoint.node_run_id, []).append(checkpoint)
+        return found
 
 
 def ways(old: Sequence[Checkpoint], new: Sequence[Checkpoint]) -> tuple[Way, Way]:

@@ -26,6 +26,7 @@ WTBError
 │   ├── StateNotSerialisable    names the path in the state
 │   ├── MissingLibrary          an optional one; says what to install
 │   ├── UnsafePath              a path that leads out of a workspace
+│   ├── TooMuchToShow           one answer would be too large; says how to ask for pieces
 │   ├── PreconditionRequired    a request must say which version it changes
 │   └── IdempotencyMismatch     the same key came with another request before
 ├── Conflict                    somebody else was first
@@ -215,6 +216,10 @@ class InvalidInput(WTBError, ValueError):
 
 class MissingLibrary(InvalidInput, ImportError):
     """This needs a library that is not installed."""
+
+
+class TooMuchToShow(InvalidInput):
+    """One answer would be too large; ask for it in pieces."""
 
 
 class InvalidWorkflow(InvalidInput):

@@ -28,4 +28,6 @@ def check_id(value: str, what: str) -> str:
         raise InvalidInput(f"{what} must have 1 to {MAX_ID_LENGTH} characters, not {len(value)}")
     if not all(char.isalnum() or char in "-_.:" for char in value):
         raise InvalidInput(f"{what} {value!r} may hold letters, digits and - _ . : only")
+    if not value.strip("."):
+        raise InvalidInput(f"{what} {value!r} would mean a folder in an address; use letters or digits, too")
     return value

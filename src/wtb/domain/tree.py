@@ -73,13 +73,19 @@ class TreeLine:
     steps: tuple[TreeStep, ...]
     abandoned: bool = False
 
+    @property
+    def safety_copy(self) -> CheckpointId | None:
+        """The last checkpoint of an abandoned line, if it only keeps the position before a rollback."""
+        last = self.steps[-1]
+        return last.checkpoint.id if self.abandoned and last.is_safety_copy else None
+
     def folded(self) -> Iterator[TreeStep | tuple[TreeStep, ...]]:
         """Yield the steps, unremarkable ones in a row as one tuple; the first and the last are always single.
 
         The safety copy at the end of an abandoned line is left out; it may be all that the line has.
         """
         row: list[TreeStep] = []
-        steps = self.steps[:-1] if self.abandoned and self.steps[-1].is_safety_copy else self.steps
+        steps = self.steps if self.safety_copy is None else self.steps[:-1]
         for number, step in enumerate(steps):
             if 0 < number < len(steps) - 1 and not step.remarkable:
                 row.append(step)

@@ -121,11 +121,11 @@ class Report:
     jobs: tuple[JobResult, ...]
 
     @classmethod
-    def of(cls, result: BatchResult) -> Report:
-        """Return the report of a batch, as far as it has run."""
+    def of(cls, result: BatchResult, matrix: Sequence[MatrixRow] = ()) -> Report:
+        """Return the report of a batch, as far as it has run; `matrix` is its matrix if you have it already."""
         shown = result.shown_metrics
         metrics = (shown.pop(result.primary), *shown.values())
-        rows = tuple(_ranked(result.matrix, metrics[0]))
+        rows = tuple(_ranked(matrix or result.matrix, metrics[0]))
         return cls(result=result, metrics=metrics, rows=rows, jobs=tuple(result.results))
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from wtb.domain.commands import Command, CommandKind
-from wtb.server_commands import batches, runs
+from wtb.server_commands import batches, runs, threads
 from wtb.server_commands.desk import WorkerDesk
 
 Handler = Callable[[WorkerDesk, Command], dict[str, Any]]
@@ -25,4 +25,6 @@ HANDLERS: Mapping[CommandKind, Handler] = {
     CommandKind.BATCH_START: batches.start,
     CommandKind.BATCH_PLAN: batches.plan,
     CommandKind.EVALUATION_START: batches.evaluate,
+    CommandKind.THREAD_RUN: threads.run,
+    CommandKind.THREAD_UPDATE: threads.update,
 }

@@ -82,6 +82,7 @@ def plan(desk: WorkerDesk, command: Command) -> dict[str, Any]:
                 "executed": found.node_runs_executed,
             },
             "changes": {node: list(words) for node, words in found.changes.items()},
+            "outside": {node: list(names) for node, names in found.outside.items()},
             "external": [str(tool) for tool in found.external],
         }
     }

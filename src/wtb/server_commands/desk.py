@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from wtb.application.queries.state_edits import StateEdit, StateEditor
 from wtb.application.queries.tagged_json import TaggedJson
 from wtb.application.runs.run_request import RunRequest
+from wtb.batches import load_workflow_or_batch
 from wtb.bench import Bench
 from wtb.bootstrap import Services
 from wtb.domain.commands import LEASE
@@ -18,7 +19,6 @@ from wtb.domain.execution import Execution
 from wtb.domain.ids import ExecutionId
 from wtb.flow import Workflow
 from wtb.infrastructure.codecs.state_classes import StateClasses
-from wtb.loading import load_workflow
 from wtb.runs import Run
 
 _LOOK_S = 0.5
@@ -34,6 +34,8 @@ class WorkerDesk:
     """Where the workflow is; the server has decided that it may be run."""
     request: RunRequest = field(default_factory=RunRequest)
     """Asks the run to pause when the server ends."""
+    say: Callable[[Mapping[str, Any]], object] = lambda message: None
+    """Tells the server something while the command is carried out; nothing of it is stored."""
     _flow: Workflow | None = None
 
     @property
@@ -46,7 +48,7 @@ class WorkerDesk:
         if self._flow is None:
             if self.reference is None:
                 raise InvalidInput("this command came without a workflow")
-            self._flow = load_workflow(self.reference)
+            self._flow = load_workflow_or_batch(self.reference)
         return self._flow
 
     def run(self, run_id: str) -> Run:

@@ -10,7 +10,7 @@ from typing import Any
 
 from wtb.application.server.run_marks import RunMark, read_mark
 from wtb.domain.commands import Command
-from wtb.domain.errors import CheckpointNotFound, ExecutionNotFound, InvalidInput, VersionMismatch
+from wtb.domain.errors import AlreadyExists, CheckpointNotFound, ExecutionNotFound, InvalidInput, VersionMismatch
 from wtb.domain.execution import Execution, ExecutionStatus, PauseKind
 from wtb.domain.ids import ExecutionId
 from wtb.domain.rollback import Rollback, RollbackPlan
@@ -24,8 +24,9 @@ def start(desk: WorkerDesk, command: Command) -> Result:
     """Begin a run, and run it until it ends or pauses; if it has begun already, go on with it."""
     run_id, given = _subject(command), command.arguments
     flow = desk.flow()
-    with suppress(ExecutionNotFound):
-        return _gone_on(desk, command, desk.services.queries.execution(run_id))
+    begun = _begun(desk, command)
+    if begun is not None:
+        return _gone_on(desk, command, begun)
     desk.bench._run(
         desk.request,
         flow,
@@ -36,6 +37,22 @@ def start(desk: WorkerDesk, command: Command) -> Result:
         **given.get("options", {}),
     )
     return _result(desk, run_id)
+
+
+def _begun(desk: WorkerDesk, command: Command) -> Execution | None:
+    """Return the run that an earlier worker of this command has made; None if none has.
+
+    It raises AlreadyExists if somebody else has made a run with the id that the caller chose.
+    """
+    if command.attempts == 1:
+        return None
+    try:
+        found = desk.services.queries.execution(_subject(command))
+    except ExecutionNotFound:
+        return None
+    if found.created_by != command.created_by:
+        raise AlreadyExists(f"somebody else has made a run {found.id!r} meanwhile; give another id")
+    return found
 
 
 def _gone_on(desk: WorkerDesk, command: Command, execution: Execution) -> Result:
@@ -196,8 +213,10 @@ def fork(desk: WorkerDesk, command: Command) -> Result:
     """Make a new run from a checkpoint of another one."""
     new_id, given = _subject(command), command.arguments
     run = desk.run(given["run"])
-    with suppress(ExecutionNotFound):
+    if _begun(desk, command) is not None:
         return {**_result(desk, new_id), "forked_from": {"run": run.id}}
+    if given.get("variants"):
+        desk.flow()  # its names are checked, and only with code that the server serves
     target = given.get("target")
     edit = given.get("update")
     forked = run.forked(

@@ -94,6 +94,18 @@ class BatchRepositoryContract(StoryFixtures):
             assert uow.batches.list_jobs("b1") == (jobs[1], ended)
             assert uow.batches.list_jobs("b2") == ()
 
+    def test_the_digest_of_jobs_differs_after_every_change(self, storage: Storage) -> None:
+        jobs = [_job(number) for number in (0, 1)]
+        ended = jobs[0].ended(JobStatus.COMPLETED, ExecutionId("r1"), _RECORD)
+        found = []
+        for changed in ([jobs[0]], [jobs[1]], [ended], [ended]):
+            with storage.unit_of_work() as uow:
+                uow.batches.save_jobs(changed)
+                uow.commit()
+            with storage.unit_of_work(readonly=True) as uow:
+                found.append(uow.batches.digest_jobs("b1"))
+        assert None in found or (len(set(found[:3])), found[3]) == (3, found[2])
+
     def test_one_job_is_found_by_its_number(self, storage: Storage) -> None:
         with storage.unit_of_work() as uow:
             uow.batches.save_jobs([_job(0), _job(1)])

@@ -91,7 +91,43 @@ class CommandRepositoryContract(StoryFixtures):
         _do(storage, "save", second.completed({}, _NOON), second)
         _do(storage, "save", third.taken("me", _NOON), third)
         assert [command.id for command in _do(storage, "list_open", 9)] == ["c", "a"]
-        assert [command.id for command in _do(storage, "list_open", 1)] == ["c"]
+        (first,) = _do(storage, "list_open", 1)
+        assert first.id == "c"
+        rest = _do(storage, "list_open", 9, after=(first.created_at, first.id))
+        assert [command.id for command in rest] == ["a"]
+
+    def test_open_commands_of_the_same_time_are_listed_by_id_in_pages(self, storage: Storage) -> None:
+        for id in ("b", "a", "c"):
+            _do(storage, "add", replace(_COMMAND, id=id))
+        first = _do(storage, "list_open", 2)
+        rest = _do(storage, "list_open", 2, after=(first[-1].created_at, first[-1].id))
+        assert [command.id for command in (*first, *rest)] == ["a", "b", "c"]
+
+    def test_open_commands_are_found_by_their_subject(self, storage: Storage) -> None:
+        for id, subject in (("a", "run"), ("b", "run"), ("c", "other")):
+            _do(storage, "add", replace(_COMMAND, id=id, subject=subject))
+        ended = _do(storage, "get", "a")
+        _do(storage, "save", ended.completed({}, _NOON), ended)
+        assert [command.id for command in _do(storage, "list_open_about", "run")] == ["b"]
+        assert _do(storage, "list_open_about", "nothing") == ()
+
+    def test_of_commands_about_one_new_subject_at_the_same_time_one_is_first(self, storage: Storage) -> None:
+        created: list[str] = []
+
+        def accept(name: str) -> None:
+            with storage.unit_of_work() as uow:
+                if not uow.commands.list_open_about("run"):
+                    uow.commands.add(replace(_COMMAND, id=name, subject="run"))
+                    created.append(name)
+                uow.commit()
+
+        threads = [threading.Thread(target=accept, args=(f"command {number}",)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [command.id for command in _do(storage, "list_commands", limit=9)] == created
+        assert len(created) == 1
 
     def test_a_request_is_found_by_its_caller_and_key_and_replaced(self, storage: Storage) -> None:
         assert _do(storage, "find_request", "Ada", "k") is None

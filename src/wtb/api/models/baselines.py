@@ -88,6 +88,7 @@ class GateAnswer(AnswerModel):
 
     outcome: str = Field(description="`fine`, `regression` or `inconclusive`.", examples=["fine"])
     reason: str = Field(examples=["no_drop_shown"])
+    text: PlainText = Field(description="The outcome, the reason and the figures in words, as `wtb gate` prints them.")
     baseline: PlainText
     candidate: PlainText
     metric: PlainText
@@ -110,10 +111,13 @@ class GateAnswer(AnswerModel):
     @classmethod
     def of(cls, found: GateResult) -> Self:
         """Return the result of a gate as an answer."""
+        from wtb.gate_text import said  # with numpy and scipy behind it
+
         gate, compared = found.gate, found.comparison
         return cls(
             outcome=gate.outcome.value,
             reason=gate.reason.value,
+            text=said(found),
             baseline=found.baseline.name,
             candidate=compared.candidate,
             metric=compared.metric.name,

@@ -8,6 +8,8 @@ from pydantic import Field, model_validator
 
 from wtb.api.models.base import AnswerModel, RequestModel
 from wtb.api.models.commands import CommandAnswer
+from wtb.api.models.figures import PlainText
+from wtb.api.models.problems import Problem
 
 
 class KeyedEvaluator(RequestModel):
@@ -74,6 +76,14 @@ class BatchRequest(RequestModel):
         return self.model_dump(mode="json", exclude_none=True)
 
 
+class BatchTestAnswer(AnswerModel):
+    """A batch that the server is configured with."""
+
+    name: PlainText | None = Field(description="What `batch` names; null if it cannot be loaded.", examples=["nightly"])
+    workflow: PlainText | None
+    problem: Problem | None = Field(default=None, description="Why it cannot be loaded.")
+
+
 class BatchResultRow(AnswerModel):
     """How a batch ended that a command ran."""
 
@@ -108,7 +118,10 @@ class PlanRow(AnswerModel):
     scored: int
     run: int
     node_runs: NodeRunCounts
-    changes: dict[str, list[str]]
+    changes: dict[str, list[str]] = Field(description="What has changed since the last run, by node: it runs again.")
+    outside: dict[str, list[str]] = Field(
+        default={}, description="Nodes that used the network or other programs: kept results may be outdated."
+    )
     external: list[str]
 
 

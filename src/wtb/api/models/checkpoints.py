@@ -120,6 +120,7 @@ def _readable(path: str) -> str:
 class CheckpointDetailAnswer(CheckpointAnswer):
     """A checkpoint with its state and its files."""
 
+    mark: Mark = Field(description="Where it lies: on the line, its head, left behind, a safety copy, or deleted.")
     state: StateAnswer
     files: ListAnswer[FileAnswer] = Field(description="The first files; `…/files` has all.")
     file_count: int
@@ -131,6 +132,7 @@ class CheckpointDetailAnswer(CheckpointAnswer):
         totals = FileTotals.of(view.files)
         return cls(
             **facts_of(view.checkpoint),
+            mark=view.mark,
             state=StateAnswer.of(state),
             files=files,
             file_count=totals.files,

@@ -12,7 +12,7 @@ from wtb.api.models.figures import Number, PlainText, UsageAnswer, plain
 from wtb.application.queries.node_usage import CallView, NodeUsage, Undo
 from wtb.application.queries.tagged_json import TaggedJson
 from wtb.application.queries.timeline import TimelineView, TimelineVisit, Wait
-from wtb.domain.checkpoint import NodeStatus
+from wtb.domain.checkpoint import Kind, NodeStatus
 from wtb.domain.event_body import Severity
 from wtb.domain.events import RecordedEvent
 from wtb.domain.execution import Branch
@@ -48,6 +48,7 @@ class TreeStepAnswer(AnswerModel):
 
     checkpoint: str | None
     step: int
+    kind: Kind = Field(description="`system` for the copy that a rollback made before it went back.")
     folded: int = Field(description="How many plain steps in a row this stands for; 1 for a single checkpoint.")
     visits: list[str] = Field(examples=[["draft#2"]])
     name: PlainText | None
@@ -62,6 +63,7 @@ class TreeStepAnswer(AnswerModel):
         return cls(
             checkpoint=step.checkpoint.id,
             step=step.checkpoint.step,
+            kind=step.checkpoint.kind,
             folded=1,
             visits=[f"{node}#{visit}" for node, visit in step.visits],
             name=step.checkpoint.name,
@@ -83,6 +85,9 @@ class TreeLineAnswer(AnswerModel):
 
     abandoned: bool = Field(description="Whether it leads to no head of a branch.")
     steps: list[TreeStepAnswer]
+    safety_copy: str | None = Field(
+        description="The checkpoint that a rollback made at the end of the line before it left it."
+    )
 
     @classmethod
     def of(cls, line: TreeLine) -> Self:
@@ -91,7 +96,7 @@ class TreeLineAnswer(AnswerModel):
             TreeStepAnswer.of_row(each) if isinstance(each, tuple) else TreeStepAnswer.of(each)
             for each in line.folded()
         ]
-        return cls(abandoned=line.abandoned, steps=steps)
+        return cls(abandoned=line.abandoned, steps=steps, safety_copy=line.safety_copy)
 
 
 class TreeAnswer(AnswerModel):

@@ -11,11 +11,14 @@ from pydantic import Field
 from wtb.api.models.base import AnswerModel
 from wtb.api.models.figures import Number, PlainText, SpentAnswer, plain
 from wtb.application.queries.batch_data import BatchOverview, effects_data, verdict_data
+from wtb.domain.evaluation import Metric
 
 if TYPE_CHECKING:
+    from wtb.batch_results.grid import GridCase
     from wtb.batch_results.job_results import CaseText, JobResult
     from wtb.domain.statistics.effects import VariantEffects
     from wtb.domain.statistics.verdicts import Verdict
+    from wtb.reporting.content import Report
 
 
 class IntervalAnswer(AnswerModel):
@@ -23,6 +26,28 @@ class IntervalAnswer(AnswerModel):
 
     low: Number
     high: Number
+
+
+class MetricAnswer(AnswerModel):
+    """What an evaluator measures."""
+
+    name: PlainText
+    direction: str = Field(description="`higher` or `lower` is better.")
+    worst: Number = Field(description="The worst score that there can be, if the evaluator says so.")
+    best: Number
+
+    @classmethod
+    def of(cls, metric: Metric) -> Self:
+        """Return a metric as an answer."""
+        return cls(name=metric.name, direction=metric.direction.value, worst=metric.worst, best=metric.best)
+
+
+class ConclusionAnswer(AnswerModel):
+    """Which combination is better on the primary metric, in words; as at the top of a report."""
+
+    headline: PlainText
+    detail: PlainText
+    finding: str = Field(description="`better`, `worse`, `no evidence`, or empty if nothing can be compared.")
 
 
 class SummaryAnswer(AnswerModel):
@@ -68,7 +93,7 @@ class VerdictAnswer(AnswerModel):
     losses: int
     cases: int
     dropped: int
-    decided_by_failures: bool
+    decided_by_failures: int = Field(description="The cases that count as won or lost only because runs failed.")
     effect_size_by_case: Number
     needed_cases: NeededCasesAnswer | None
     family: FamilyAnswer
@@ -129,6 +154,8 @@ class MatrixAnswer(AnswerModel):
     status: str
     baseline: PlainText
     primary: PlainText = Field(description="The metric that decides who wins.")
+    metrics: list[MetricAnswer] = Field(description="All metrics; with `failed` if any run failed.")
+    conclusion: ConclusionAnswer
     notes: list[PlainText]
     jobs: JobCounts
     spent: SpentAnswer
@@ -145,9 +172,16 @@ class MatrixAnswer(AnswerModel):
     node_runs: dict[str, Any] = Field(description="How many node runs were executed and shared.")
 
     @classmethod
-    def of(cls, overview: BatchOverview) -> Self:
-        """Return an overview as an answer."""
-        return cls.model_validate(plain(overview.to_data()))
+    def of(cls, overview: BatchOverview, report: Report) -> Self:
+        """Return an overview and the words of its report as an answer."""
+        found = report.answer
+        return cls.model_validate(
+            {
+                **plain(overview.to_data()),
+                "metrics": [MetricAnswer.of(metric) for metric in report.metrics],
+                "conclusion": ConclusionAnswer(headline=found.headline, detail=found.detail, finding=found.finding),
+            }
+        )
 
 
 class CompareRow(VerdictAnswer):
@@ -243,6 +277,46 @@ class JobResultAnswer(AnswerModel):
             not_taken_back=dict(job.not_taken_back),
             last_attempt=AttemptAnswer(host=job.host, worker=job.worker, started_at=job.started, ended_at=job.ended),
         )
+
+
+class GridRow(AnswerModel):
+    """The scores of one case on one metric."""
+
+    case: PlainText
+    tags: list[PlainText]
+    scores: list[Number] = Field(
+        description="All repeats of the first combination, then of the next; null without a score. Six digits."
+    )
+    failed: list[int] = Field(description="The places in `scores` whose run failed.")
+    unscored: list[int] = Field(description="The places in `scores` whose evaluator failed.")
+    flaky: list[int] = Field(description="The numbers of the combinations whose repeats disagree, on any metric.")
+    spread: Number = Field(description="How far the combinations are apart; null if fewer than two have a score.")
+
+    @classmethod
+    def of(cls, row: GridCase) -> Self:
+        """Return the scores of a case as an answer."""
+        return cls(
+            case=row.case_id,
+            tags=list(row.tags),
+            scores=list(row.scores),
+            failed=list(row.failed),
+            unscored=list(row.unscored),
+            flaky=list(row.flaky),
+            spread=row.spread,
+        )
+
+
+class GridAnswer(AnswerModel):
+    """Every score on one metric, case by case, without outputs: small enough for tens of thousands of results."""
+
+    metric: MetricAnswer
+    worst: Number = Field(description="The worst score, declared or seen.")
+    best: Number
+    combinations: list[PlainText]
+    repeats: int
+    cases: int = Field(description="How many cases there are in all pages.")
+    items: list[GridRow]
+    next: str | None = Field(default=None, description="The `cursor` of the next page; null if this is the last one.")
 
 
 class CaseAnswer(AnswerModel):

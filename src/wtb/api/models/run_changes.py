@@ -4,18 +4,31 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from wtb.api.models.base import AnswerModel, RequestModel
 from wtb.api.models.commands import CommandAnswer
 from wtb.api.models.executions import PauseAnswer
 from wtb.api.models.figures import PlainData, PlainText
 from wtb.domain.execution import ExecutionStatus
+from wtb.domain.ids import MAX_ID_LENGTH, check_id
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Target = Annotated[int, Field(ge=0)] | Annotated[str, Field(min_length=1, max_length=200)]
 Variants = dict[Name, Name]
 """Which variant of a node to run."""
+
+NewRunId = Annotated[
+    str,
+    AfterValidator(lambda id: check_id(id, "the run id")),
+    Field(
+        min_length=1,
+        max_length=MAX_ID_LENGTH,
+        description="An id of your choice: letters, digits and `-_.:`. One that is taken gets 409. Without one, WTB "
+        "makes one.",
+        examples=["nightly-42"],
+    ),
+]
 
 _EDIT = {"set": [{"path": ["messages", {"id": "m1"}, "content"], "value": "hello"}], "delete": [["draft"]]}
 
@@ -63,6 +76,7 @@ class StartRequest(RequestModel):
     input: dict[str, Any] | None = Field(
         default=None, description="What the state begins with, as tagged JSON.", examples=[{"question": "Why?"}]
     )
+    run_id: NewRunId | None = None
     options: RunOptionsRequest = RunOptionsRequest()
     metadata: dict[str, Any] | None = Field(default=None, description="Kept with the run for your own use.")
 
@@ -111,6 +125,7 @@ class ForkRequest(RequestModel):
     """A new run that begins at a checkpoint of another one."""
 
     target: Target | None = Field(default=None, description="Where it begins; without one, at the last checkpoint.")
+    run_id: NewRunId | None = None
     name: Name | None = Field(default=None, description="The name of its branch.")
     update: StateEditRequest | None = Field(default=None, description="Change the state there.")
     input: dict[str, Any] | None = Field(default=None, description="Begin anew with this input; then name no target.")

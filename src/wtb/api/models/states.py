@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field
 
 from wtb.api.models.base import AnswerModel
-from wtb.api.models.figures import PlainText
+from wtb.api.models.figures import PlainText, plain
 from wtb.application.queries.state_parts import StateChild, StatePart
+from wtb.application.queries.state_search import StateMatch
 
 
 class StateChildAnswer(AnswerModel):
@@ -55,3 +56,23 @@ class StateAnswer(AnswerModel):
             children=[StateChildAnswer.of(child) for child in part.children],
             next=part.next,
         )
+
+
+class StateMatchAnswer(AnswerModel):
+    """A place of a state that holds a text."""
+
+    path: list[str | int] = Field(examples=[["messages", 3, "content"]])
+    where: Literal["key", "value"] = Field(description="Whether the last key of the path holds it, or the value.")
+    excerpt: PlainText = Field(description="The text with what stands around it.")
+
+    @classmethod
+    def of(cls, match: StateMatch) -> Self:
+        """Return a match as an answer."""
+        return cls(path=[plain(key) for key in match.path], where=match.where, excerpt=match.excerpt)
+
+
+class StateMatchesAnswer(AnswerModel):
+    """The first places of a state that hold a text, in the order of the state."""
+
+    items: list[StateMatchAnswer]
+    is_complete: bool = Field(description="Whether these are all.")

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
 
-from wtb.api.access import Operator
-from wtb.api.command_answers import Call, CommandCall, Wait, accepted_answer, result_of
-from wtb.api.models.base import AnswerModel
+from wtb.api.access import Operator, Viewer
+from wtb.api.command_answers import Call, CommandCall, Commanding, Wait, accepted_answer, result_of
+from wtb.api.models.base import AnswerModel, ListAnswer
 from wtb.api.models.batch_changes import (
     BatchChange,
     BatchRequest,
+    BatchTestAnswer,
     EvaluationAnswer,
     EvaluationRequest,
     PlanAnswer,
@@ -22,9 +22,9 @@ from wtb.api.models.batch_changes import (
 from wtb.api.models.figures import plain
 from wtb.api.models.parameters import BatchName
 from wtb.api.parts import Parts, ServerParts
-from wtb.api.problems import answers
-from wtb.application.server.served_batches import ServedBatches
-from wtb.application.server.served_workflows import absolute
+from wtb.api.problems import answers, problem_of
+from wtb.application.server.command_errors import error_from
+from wtb.application.server.served_batches import ServedBatch
 from wtb.domain.commands import Command, CommandKind
 from wtb.domain.errors import (
     BatchNotFound,
@@ -46,6 +46,23 @@ def _accepted(model: type[AnswerModel]) -> dict[int | str, dict[str, Any]]:
     return {202: {"model": model, "description": "Accepted; ask for the command"}}
 
 
+@router.get(
+    "/batch-tests",
+    operation_id="batch_tests_list",
+    summary="List the batches that this server can run",
+    tags=["batches"],
+    responses=answers(WorkerFailed),
+)
+def list_batch_tests(server: Commanding, caller: Viewer) -> ListAnswer[BatchTestAnswer]:
+    """Return the configured batches: those of the settings, and those that `wtb serve` was given. `batch` runs one."""
+    return ListAnswer(items=[_batch_test(each) for each in server.batches.list_served()])
+
+
+def _batch_test(served: ServedBatch) -> BatchTestAnswer:
+    problem = None if served.error is None else problem_of(error_from(served.error))
+    return BatchTestAnswer(name=served.name, workflow=served.workflow, problem=problem)
+
+
 @router.post(
     "/batches",
     operation_id="batches_create",
@@ -53,12 +70,12 @@ def _accepted(model: type[AnswerModel]) -> dict[int | str, dict[str, Any]]:
     tags=["batches"],
     responses=_accepted(BatchChange) | answers(*_MAY_FAIL),
 )
-async def start_batch(parts: Parts, call: Call, caller: Operator, body: BatchRequest, wait_s: Wait = 0) -> BatchChange:
+async def start_batch(call: Call, caller: Operator, body: BatchRequest, wait_s: Wait = 0) -> BatchChange:
     """Run a configured batch, or inline cases over a served workflow. Results of its last run are kept if they fit."""
     name = body.batch or body.name or body.workflow or ""
     kind = CommandKind.BATCH_START
     command = await call.carry_out(
-        caller, kind, body.given(), lambda: _found(parts, call, body.given()), subject=name, wait_s=wait_s
+        caller, kind, body.given(), lambda: _found(call, body.given()), subject=name, wait_s=wait_s
     )
     return _change(command)
 
@@ -70,12 +87,12 @@ async def start_batch(parts: Parts, call: Call, caller: Operator, body: BatchReq
     tags=["batches"],
     responses=_accepted(PlanAnswer) | answers(*_MAY_FAIL),
 )
-async def plan_batch(parts: Parts, call: Call, caller: Operator, body: BatchRequest, wait_s: Wait = 30) -> PlanAnswer:
+async def plan_batch(call: Call, caller: Operator, body: BatchRequest, wait_s: Wait = 30) -> PlanAnswer:
     """Count the jobs and node runs that would be kept, shared and executed. Nothing runs."""
     name = body.batch or body.name or body.workflow or ""
     kind = CommandKind.BATCH_PLAN
     command = await call.carry_out(
-        caller, kind, body.given(), lambda: _found(parts, call, body.given()), subject=name, wait_s=wait_s
+        caller, kind, body.given(), lambda: _found(call, body.given()), subject=name, wait_s=wait_s
     )
     return PlanAnswer.model_validate({"command": accepted_answer(command), "plan": result_of(command).get("plan")})
 
@@ -111,7 +128,7 @@ async def _again(
 
     def prepare() -> dict[str, Any]:
         asked = _last_request(call, name) or {"batch": name}
-        return {**asked, **_found(parts, call, asked)}
+        return {**asked, **_found(call, asked)}
 
     command = await call.carry_out(
         caller, CommandKind.BATCH_START, {"retry": True} if retry else {}, prepare, subject=name, wait_s=wait_s
@@ -127,17 +144,12 @@ def _last_request(call: CommandCall, name: str) -> dict[str, Any] | None:
     return None
 
 
-def _found(parts: ServerParts, call: CommandCall, asked: Mapping[str, Any]) -> dict[str, Any]:
+def _found(call: CommandCall, asked: Mapping[str, Any]) -> dict[str, Any]:
     """Check that the server may run it, and return where a configured batch is."""
     if "batch" not in asked:
         call.server.served.find(asked["workflow"])
         return {}
-    served = ServedBatches(
-        references=[absolute(each, Path.cwd()) for each in parts.server.batches],
-        maybe=[absolute(each, Path.cwd()) for each in parts.workflows],
-        ask=call.server.dispatcher.ask,
-    )
-    return {"reference": served.find(asked["batch"]).reference}
+    return {"reference": call.server.batches.find(asked["batch"]).reference}
 
 
 def _change(command: Command) -> BatchChange:

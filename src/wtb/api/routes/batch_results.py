@@ -16,8 +16,11 @@ from wtb.api.models.results import (
     CaseAnswer,
     CompareRow,
     EffectRow,
+    GridAnswer,
+    GridRow,
     JobResultAnswer,
     MatrixAnswer,
+    MetricAnswer,
     ParetoAnswer,
 )
 from wtb.api.parts import Parts
@@ -59,8 +62,44 @@ class ReportFormat(StrEnum):
 )
 def get_matrix(parts: Parts, caller: Viewer, batch: BatchName, tag: Tags = None) -> MatrixAnswer:
     """Return one row per combination with its scores and its verdicts against the baseline, and what failed."""
+    from wtb.reporting.content import Report
+
     with showing():
-        return MatrixAnswer.of(result_of(parts, batch, tag or ()).overview())
+        result = result_of(parts, batch, tag or ())
+        matrix = result.matrix
+        return MatrixAnswer.of(result.overview(matrix), Report.of(result, matrix))
+
+
+@router.get("/grid", operation_id="batches_get_grid", summary="Show all scores on one metric", responses=_ONE)
+def get_grid(
+    *,
+    parts: Parts,
+    caller: Viewer,
+    batch: BatchName,
+    metric: Annotated[str | None, Query(description="By default the primary one.", max_length=500)] = None,
+    tag: Tags = None,
+    cursor: Cursor = None,
+    limit: Annotated[int, Query(description="The most cases of a page.", ge=1, le=10_000)] = 500,
+) -> GridAnswer:
+    """Return the scores of all combinations and repeats on a page of cases, in the order of the batch."""
+    from wtb.batch_results.grid import grid_of
+
+    with showing():
+        result = result_of(parts, batch, tag or ())
+        chosen = metric or result.primary
+        table = result.table(chosen)
+        rows = grid_of(result, chosen)
+        page, next_cursor = page_of_all(rows, cursor, limit)
+        return GridAnswer(
+            metric=MetricAnswer.of(table.metric),
+            worst=table.worst(),
+            best=table.best(),
+            combinations=result.combinations,
+            repeats=result.batch.record.repeats,
+            cases=len(rows),
+            items=[GridRow.of(row) for row in page],
+            next=next_cursor,
+        )
 
 
 @router.get("/results", operation_id="batches_list_results", summary="List the results of a batch", responses=_ONE)

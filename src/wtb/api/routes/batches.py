@@ -35,7 +35,7 @@ def list_batches(
 @router.get("/{batch_id}", operation_id="batches_get", summary="Show how far a batch has come", responses=_ONE)
 def get_batch(parts: Parts, caller: Viewer, batch: BatchName) -> BatchAnswer:
     """Return the counts, the spending, the limits, and the jobs that run right now."""
-    return BatchAnswer.of_status(parts.services.queries.batch_status(batch))
+    return BatchAnswer.of_status(parts.services.queries.batch_status(batch, parts.results.jobs(batch)))
 
 
 @router.post(

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 from urllib.parse import quote
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 from starlette.responses import StreamingResponse
 
 from wtb.api.access import Viewer
 from wtb.api.models.base import ListAnswer
 from wtb.api.models.checkpoints import CheckpointCountsAnswer, CheckpointDetailAnswer, CheckpointRowAnswer, FileAnswer
-from wtb.api.models.diffs import DiffAnswer
+from wtb.api.models.diffs import DiffAnswer, StatePartDiffAnswer
 from wtb.api.models.parameters import AtQuery, Cursor, Limit, RunId, Target, printable
 from wtb.api.parts import Parts
 from wtb.api.problems import answers
-from wtb.api.states import part_of, tagged_json
+from wtb.api.states import CHILDREN, check_size, diff_of, part_of, tagged_json
 from wtb.application.queries.cursors import cursor_of, page_of_all, parts_of
-from wtb.domain.errors import CheckpointNotFound, DamagedData, ExecutionNotFound, FileNotFound, InvalidInput
+from wtb.domain.errors import (
+    CheckpointNotFound,
+    DamagedData,
+    ExecutionNotFound,
+    FileNotFound,
+    InvalidInput,
+    TooMuchToShow,
+)
 from wtb.domain.files import FileTree
+from wtb.domain.ids import CheckpointId
 
 router = APIRouter(prefix="/api/v1/executions/{execution_id}", tags=["checkpoints"])
 
 _ONE = answers(ExecutionNotFound, CheckpointNotFound, InvalidInput, DamagedData)
 _FIRST_FILES = 100
+
+Compared = tuple[CheckpointId, CheckpointId]
 
 
 @router.get("/checkpoints", operation_id="checkpoints_list", summary="List the checkpoints of a run", responses=_ONE)
@@ -154,28 +165,81 @@ def _download(parts: Parts, run: str, target: str | None, path: str) -> Streamin
     return StreamingResponse(pieces, media_type="application/octet-stream", headers=headers)
 
 
+class Part(StrEnum):
+    """What two checkpoints may differ in."""
+
+    STATE = "state"
+    FILES = "files"
+    CALLS = "calls"
+
+
+From = Annotated[str, Query(alias="from", description="The older checkpoint.", min_length=1, max_length=500)]
+To = Annotated[str | None, Query(alias="to", description="The newer checkpoint; without it the head.", max_length=500)]
+OtherRun = Annotated[
+    str | None, Query(alias="run", description="The run of `to`, if it is another one.", max_length=200)
+]
+
+
+def _compared(parts: Parts, run: RunId, old: From, new: To = None, other: OtherRun = None) -> Compared:
+    """Return the ids of two checkpoints that a request names."""
+    queries = parts.services.queries
+    before = queries.checkpoint(run, printable("from", old))
+    return before.id, queries.checkpoint(printable("run", other) or run, printable("to", new)).id
+
+
 @router.get(
-    "/diff", operation_id="checkpoints_diff", summary="Show what changed between two checkpoints", responses=_ONE
+    "/diff",
+    operation_id="checkpoints_diff",
+    summary="Show what changed between two checkpoints",
+    responses=answers(ExecutionNotFound, CheckpointNotFound, InvalidInput, TooMuchToShow, DamagedData),
 )
 def get_diff(
     *,
     parts: Parts,
     caller: Viewer,
-    run: RunId,
-    old: Annotated[str, Query(alias="from", description="The older checkpoint.", min_length=1, max_length=500)],
-    new: Annotated[
-        str | None, Query(alias="to", description="The newer checkpoint; without it the head.", max_length=500)
-    ] = None,
-    other: Annotated[
-        str | None, Query(alias="run", description="The run of `to`, if it is another one.", max_length=200)
-    ] = None,
+    compared: Annotated[Compared, Depends(_compared)],
+    part: Annotated[list[Part] | None, Query(description="Only these parts; without any, all.")] = None,
     texts: Annotated[bool, Query(description="With the unified diffs of texts.")] = True,
 ) -> DiffAnswer:
-    """Compare the states, the files and the calls in between, of one run or of two."""
-    queries = parts.services.queries
-    before, after = (
-        queries.checkpoint(run, printable("from", old)),
-        queries.checkpoint(printable("run", other) or run, printable("to", new)),
+    """Compare the states, the files and the calls in between, of one run or of two.
+
+    States with very large differences are refused with `too-much-to-show`: look at them with `…/diff/state`.
+    """
+    comparison, wanted = parts.services.comparison, part or list(Part)
+    if Part.STATE in wanted:
+        check_size(parts, comparison.states(*compared))
+    found = comparison.compare(
+        *compared,
+        state=Part.STATE in wanted,
+        files=Part.FILES in wanted,
+        calls=Part.CALLS in wanted,
+        texts=texts,
     )
-    found = parts.services.comparison.compare(before.id, after.id, texts=texts)
     return DiffAnswer.of(found, tagged_json(parts))
+
+
+@router.get(
+    "/diff/state",
+    operation_id="checkpoints_diff_state",
+    summary="Show what changed in the state, piece by piece",
+    responses=_ONE,
+)
+def get_state_diff(
+    *,
+    parts: Parts,
+    caller: Viewer,
+    compared: Annotated[Compared, Depends(_compared)],
+    path: Annotated[
+        str | None,
+        Query(
+            description="A place in both states: a JSON list of keys; in a list, the old and the new position.",
+            examples=['["messages", [3, 4]]'],
+            max_length=5_000,
+        ),
+    ] = None,
+    cursor: Cursor = None,
+    limit: Limit = CHILDREN,
+) -> StatePartDiffAnswer:
+    """Return the parts that differ at one place, one level deep, with their counts; look deeper with their keys."""
+    states = parts.services.comparison.states(*compared)
+    return StatePartDiffAnswer.of(diff_of(parts, states, path, cursor=cursor, limit=limit))

@@ -9,11 +9,12 @@ from fastapi import APIRouter, Query, Response
 from wtb.api.access import Viewer
 from wtb.api.models.base import ListAnswer
 from wtb.api.models.executions import ExecutionAnswer, ExecutionListAnswer, ScoreAnswer
+from wtb.api.models.failures import FailureExplanation
 from wtb.api.models.parameters import AtQuery, Cursor, Limit, Moment, RunId, printable
-from wtb.api.models.states import StateAnswer
+from wtb.api.models.states import StateAnswer, StateMatchAnswer, StateMatchesAnswer
 from wtb.api.parts import Parts
 from wtb.api.problems import answers
-from wtb.api.states import CHILDREN, part_of
+from wtb.api.states import CHILDREN, matches_in, part_of, tagged_json
 from wtb.application.queries.views import Health
 from wtb.domain.errors import BatchNotFound, CheckpointNotFound, DamagedData, ExecutionNotFound, InvalidInput
 from wtb.domain.execution import ExecutionStatus
@@ -113,6 +114,41 @@ def get_state(
     queries = parts.services.queries
     state = queries.state(run)[1] if at is None else queries.checkpoint_view(run, at).state
     return StateAnswer.of(part_of(parts, state, path, whole=whole, cursor=cursor, limit=limit))
+
+
+@router.get(
+    "/{execution_id}/failure",
+    operation_id="executions_get_failure",
+    summary="Explain why a run failed",
+    responses=answers(ExecutionNotFound, InvalidInput, DamagedData),
+)
+def get_failure(*, parts: Parts, caller: Viewer, run: RunId) -> FailureExplanation:
+    """Return the error, what the node got, and what changed since the last run of the workflow that completed."""
+    view = parts.services.queries.failure(run)
+    state = None if view.input is None else part_of(parts, view.input.state)
+    return FailureExplanation.of(view, state, tagged_json(parts))
+
+
+@router.get(
+    "/{execution_id}/state/matches",
+    operation_id="executions_list_state_matches",
+    summary="Search the state of a run",
+    responses=answers(ExecutionNotFound, CheckpointNotFound, InvalidInput, DamagedData),
+)
+def search_state(
+    *,
+    parts: Parts,
+    caller: Viewer,
+    run: RunId,
+    text: Annotated[str, Query(description="The text to look for, in any case.", min_length=1, max_length=200)],
+    at: AtQuery = None,
+    limit: Limit = 100,
+) -> StateMatchesAnswer:
+    """Return the first places whose key or value holds a text, at the head or at a checkpoint. Secrets are left out."""
+    queries = parts.services.queries
+    state = queries.state(run)[1] if at is None else queries.checkpoint_view(run, at).state
+    found, is_complete = matches_in(parts, state, text, limit)
+    return StateMatchesAnswer(items=[StateMatchAnswer.of(match) for match in found], is_complete=is_complete)
 
 
 @router.get(

@@ -7,7 +7,16 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body
 
 from wtb.api.access import Operator
-from wtb.api.command_answers import Call, VersionedCall, Wait, accepted_answer, result_of, run_change
+from wtb.api.command_answers import (
+    ACCEPTED,
+    MAY_FAIL,
+    Call,
+    VersionedCall,
+    Wait,
+    accepted_answer,
+    result_of,
+    run_change,
+)
 from wtb.api.models.parameters import RunId
 from wtb.api.models.run_changes import (
     InDoubtRequest,
@@ -20,32 +29,15 @@ from wtb.api.problems import answers
 from wtb.domain.commands import CommandKind
 from wtb.domain.errors import (
     CheckpointNotFound,
-    Conflict,
-    ExecutionNotFound,
-    IdempotencyMismatch,
-    InvalidInput,
-    InvalidTransition,
-    MissingLibrary,
     PreconditionRequired,
     VersionMismatch,
-    WorkerFailed,
     WorkflowNotServed,
 )
 
 router = APIRouter(prefix="/api/v1/executions/{execution_id}", tags=["executions"])
 
-_MAY_FAIL = (
-    ExecutionNotFound,
-    Conflict,
-    InvalidTransition,
-    WorkflowNotServed,
-    InvalidInput,
-    IdempotencyMismatch,
-    MissingLibrary,
-    WorkerFailed,
-)
-_ACCEPTED: dict[int | str, dict[str, Any]] = {202: {"model": RunChange, "description": "Accepted; ask for the command"}}
-_PLANNED: dict[int | str, dict[str, Any]] = {202: {**_ACCEPTED[202], "model": RollbackPlanAnswer}}
+_MAY_FAIL = (*MAY_FAIL, WorkflowNotServed)
+_PLANNED: dict[int | str, dict[str, Any]] = {202: {**ACCEPTED[202], "model": RollbackPlanAnswer}}
 
 
 @router.post(
@@ -74,7 +66,7 @@ async def plan_rollback(
     "/rollback",
     operation_id="executions_rollback",
     summary="Roll a run back",
-    responses=_ACCEPTED | answers(*_MAY_FAIL, CheckpointNotFound, PreconditionRequired, VersionMismatch),
+    responses=ACCEPTED | answers(*_MAY_FAIL, CheckpointNotFound, PreconditionRequired, VersionMismatch),
 )
 async def rollback(
     call: VersionedCall, caller: Operator, execution_id: RunId, body: RollbackRequest, wait_s: Wait = 30
@@ -95,7 +87,7 @@ async def rollback(
     "/rollback/continue",
     operation_id="executions_continue_rollback",
     summary="Finish a rollback that failed",
-    responses=_ACCEPTED | answers(*_MAY_FAIL),
+    responses=ACCEPTED | answers(*_MAY_FAIL),
 )
 async def continue_rollback(
     call: Call,
@@ -117,7 +109,7 @@ async def continue_rollback(
     "/rollback/abandon",
     operation_id="executions_abandon_rollback",
     summary="Give up a rollback that failed",
-    responses=_ACCEPTED | answers(*_MAY_FAIL),
+    responses=ACCEPTED | answers(*_MAY_FAIL),
 )
 async def abandon_rollback(
     call: Call,
@@ -139,7 +131,7 @@ async def abandon_rollback(
     "/redo",
     operation_id="executions_redo",
     summary="Undo the last rollback",
-    responses=_ACCEPTED | answers(*_MAY_FAIL, PreconditionRequired, VersionMismatch),
+    responses=ACCEPTED | answers(*_MAY_FAIL, PreconditionRequired, VersionMismatch),
 )
 async def redo(call: VersionedCall, caller: Operator, execution_id: RunId, wait_s: Wait = 30) -> RunChange:
     """Go forward to where the last rollback started. If-Match is the ETag of the run."""

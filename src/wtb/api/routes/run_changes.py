@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Path
 
 from wtb.api.access import Admin, Operator
-from wtb.api.command_answers import Call, VersionedCall, Wait, run_change
+from wtb.api.command_answers import ACCEPTED, MAY_FAIL, Call, VersionedCall, Wait, run_change
 from wtb.api.models.parameters import RunId
 from wtb.api.models.run_changes import (
     CheckpointRequest,
@@ -26,30 +26,16 @@ from wtb.domain.errors import (
     CheckpointNotFound,
     Conflict,
     ExecutionNotFound,
-    IdempotencyMismatch,
     InvalidInput,
     InvalidTransition,
-    MissingLibrary,
     PreconditionRequired,
     VersionMismatch,
-    WorkerFailed,
     WorkflowNotFound,
     WorkflowNotServed,
 )
 from wtb.domain.ids import ExecutionId
 
 router = APIRouter(prefix="/api/v1/executions")
-
-_MAY_FAIL = (
-    ExecutionNotFound,
-    Conflict,
-    InvalidTransition,
-    InvalidInput,
-    IdempotencyMismatch,
-    MissingLibrary,
-    WorkerFailed,
-)
-_ACCEPTED: dict[int | str, dict[str, Any]] = {202: {"model": RunChange, "description": "Accepted; ask for the command"}}
 
 
 @router.post(
@@ -58,7 +44,7 @@ _ACCEPTED: dict[int | str, dict[str, Any]] = {202: {"model": RunChange, "descrip
     summary="Start a run",
     tags=["executions"],
     status_code=201,
-    responses=_ACCEPTED | answers(*_MAY_FAIL, WorkflowNotServed, WorkflowNotFound),
+    responses=ACCEPTED | answers(*MAY_FAIL, AlreadyExists, WorkflowNotServed, WorkflowNotFound),
 )
 async def start(call: Call, caller: Operator, body: StartRequest, wait_s: Wait = 0) -> RunChange:
     """Start a run of a served workflow. It goes on whether or not you wait for it; its id is in the answer."""
@@ -68,8 +54,8 @@ async def start(call: Call, caller: Operator, body: StartRequest, wait_s: Wait =
         call.server.served.find(body.workflow)
         return {}
 
-    kind, status = CommandKind.RUN_START, HTTPStatus.CREATED
-    return run_change(call, await call.carry_out(caller, kind, given, prepare, wait_s=wait_s, status=status))
+    new: dict[str, Any] = {"subject": body.run_id, "is_new_run": True, "status": HTTPStatus.CREATED}
+    return run_change(call, await call.carry_out(caller, CommandKind.RUN_START, given, prepare, wait_s=wait_s, **new))
 
 
 @router.post(
@@ -105,7 +91,7 @@ def stop(parts: Parts, caller: Operator, execution_id: RunId) -> RequestedAnswer
     operation_id="executions_resume",
     summary="Go on with a run",
     tags=["executions"],
-    responses=_ACCEPTED | answers(*_MAY_FAIL, WorkflowNotServed, PreconditionRequired, VersionMismatch),
+    responses=ACCEPTED | answers(*MAY_FAIL, WorkflowNotServed, PreconditionRequired, VersionMismatch),
 )
 async def resume(
     call: VersionedCall,
@@ -134,7 +120,7 @@ async def resume(
     summary="Fork a run",
     tags=["executions"],
     status_code=201,
-    responses=_ACCEPTED | answers(*_MAY_FAIL, WorkflowNotServed, CheckpointNotFound),
+    responses=ACCEPTED | answers(*MAY_FAIL, AlreadyExists, WorkflowNotServed, CheckpointNotFound),
 )
 async def fork(
     call: Call,
@@ -146,13 +132,13 @@ async def fork(
     """Make a new run that begins at a checkpoint of this one, which stays as it is. Resume the new run to go on."""
     body = body or ForkRequest()
     given = {**body.model_dump(exclude_none=True), "run": execution_id}
-    verb = "fork" if body.update is not None or body.input is not None else None
+    verb = "fork" if body.update is not None or body.input is not None or body.variants else None
 
     def prepare() -> dict[str, Any]:
         return call.checked(execution_id, verb)
 
-    kind, status = CommandKind.RUN_FORK, HTTPStatus.CREATED
-    return run_change(call, await call.carry_out(caller, kind, given, prepare, wait_s=wait_s, status=status))
+    new: dict[str, Any] = {"subject": body.run_id, "is_new_run": True, "status": HTTPStatus.CREATED}
+    return run_change(call, await call.carry_out(caller, CommandKind.RUN_FORK, given, prepare, wait_s=wait_s, **new))
 
 
 @router.post(
@@ -161,7 +147,7 @@ async def fork(
     summary="Name the current position of a run",
     tags=["checkpoints"],
     status_code=201,
-    responses=_ACCEPTED | answers(*_MAY_FAIL, AlreadyExists),
+    responses=ACCEPTED | answers(*MAY_FAIL, AlreadyExists),
 )
 async def name_checkpoint(
     call: Call, caller: Operator, execution_id: RunId, body: CheckpointRequest, wait_s: Wait = 30

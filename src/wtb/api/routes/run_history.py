@@ -54,10 +54,22 @@ def get_timeline(
 
 @router.get("/calls", operation_id="executions_list_calls", summary="List the calls of a run", responses=_ONE)
 def list_calls(
-    *, parts: Parts, caller: Viewer, run: RunId, cursor: Cursor = None, limit: Limit = 100
+    *,
+    parts: Parts,
+    caller: Viewer,
+    run: RunId,
+    node: Annotated[str | None, Query(description="Only calls of this node.", max_length=500)] = None,
+    visit: Annotated[int | None, Query(description="Only calls of this visit of the node.", ge=1, lt=1 << 31)] = None,
+    cursor: Cursor = None,
+    limit: Limit = 100,
 ) -> ListAnswer[CallAnswer]:
     """Return a page of the calls to tools and questions to people, on all lines, in the order of their starts."""
-    calls, next_cursor = page_of_all(parts.services.queries.call_views(run), cursor, limit)
+    found = tuple(
+        call
+        for call in parts.services.queries.call_views(run)
+        if node in (None, call.node) and visit in (None, call.visit)
+    )
+    calls, next_cursor = page_of_all(found, cursor, limit)
     json = tagged_json(parts)
     return ListAnswer(items=[CallAnswer.of(call, json) for call in calls], next=next_cursor)
 

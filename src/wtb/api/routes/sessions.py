@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from html import escape
-
 from fastapi import APIRouter, Request, Response
 from starlette.responses import HTMLResponse
 
-from wtb.api.access import Viewer, session_secret
+from wtb.api.access import Viewer, bearer_token, session_secret
 from wtb.api.models.tokens import SessionAnswer
-from wtb.api.parts import Parts
+from wtb.api.parts import Parts, ServerParts
 from wtb.application.server.sign_ins import SESSION_LASTS
 from wtb.domain.errors import InvalidInput
 
@@ -22,6 +20,18 @@ _PAGE = "<!doctype html><html lang=en><meta charset=utf-8><title>WTB</title>{hea
 def show_session(request: Request, parts: Parts, caller: Viewer) -> SessionAnswer:
     """Return the name and the role of the caller."""
     return SessionAnswer.of(caller, is_session=session_secret(request, parts) is not None)
+
+
+@router.post(
+    "/api/v1/session", status_code=201, operation_id="session_create", summary="Sign a browser in with a token"
+)
+def start_session(request: Request, response: Response, parts: Parts, caller: Viewer) -> SessionAnswer:
+    """Keep the token of this request as the cookie of a browser, for a week or until the token ends."""
+    token = bearer_token(request)
+    if token is None:
+        raise InvalidInput("you are signed in already; to sign in as somebody else, send a token in Authorization")
+    _keep(token, response, parts)
+    return SessionAnswer.of(caller, is_session=True)
 
 
 @router.delete("/api/v1/session", status_code=204, operation_id="session_end", summary="Sign out")
@@ -44,7 +54,13 @@ def sign_in(link: str, parts: Parts) -> HTMLResponse:
     _, secret = parts.services.sign_ins.exchange(link)
     onwards = '<meta http-equiv=refresh content="0; url=/">'
     page = HTMLResponse(_PAGE.format(head=onwards, text='You are signed in. <a href="/">Go on.</a>'))
-    page.set_cookie(
+    _keep(secret, page, parts)
+    return page
+
+
+def _keep(secret: str, response: Response, parts: ServerParts) -> None:
+    """Give the browser the cookie of its session."""
+    response.set_cookie(
         parts.cookie,
         secret,
         max_age=int(SESSION_LASTS.total_seconds()),
@@ -52,11 +68,3 @@ def sign_in(link: str, parts: Parts) -> HTMLResponse:
         samesite="strict",
         secure=parts.is_encrypted,
     )
-    return page
-
-
-@router.get("/", include_in_schema=False)
-def first_page(parts: Parts, caller: Viewer) -> HTMLResponse:
-    """Say who is signed in, and where the description of the API is."""
-    where = f"{escape(parts.services.where)}; its API: <a href='/openapi.json'>openapi.json</a>"
-    return HTMLResponse(_PAGE.format(head="", text=f"{escape(caller.name)}, {caller.role} of {where}"))

@@ -28,7 +28,7 @@ WorkflowName = Annotated[str, Path(description="The name of a workflow.", max_le
 def list_workflows(parts: Parts, server: Commanding, caller: Viewer) -> ListAnswer[WorkflowAnswer]:
     """Return the workflows that this server may run, then the others that have runs, by name."""
     recorded = {view.name: view for view in parts.services.queries.list_workflows()}
-    served = server.served.list_served()
+    served = {each.name or each.reference: each for each in server.served.list_served()}.values()
     first = [_listed(each, recorded.pop(each.name, None) if each.name else None) for each in served]
     rest = [_recorded(view) for _, view in sorted(recorded.items())]
     return ListAnswer(items=[*first, *rest])

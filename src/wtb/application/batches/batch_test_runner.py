@@ -117,7 +117,7 @@ class BatchTestRunner:
         numbers = {job.number for job in planned.jobs}
         usage = ProcessorUse()
         try:
-            with self._assigned(runner, jobs):
+            with self._assigned(runner, jobs), usage:
                 measured(self._services.telemetry, Measure.BATCH, batch.name, attempt.run)(jobs, runner)
         except BaseException as error:
             with suppress(WTBError):  # report the first error, not this one

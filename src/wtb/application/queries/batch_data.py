@@ -229,7 +229,8 @@ def batch_status(
 ) -> BatchStatusView:
     """Return the status of a batch, given its jobs, the runs that living processes are working on, and its limits."""
     record = batch.record
-    wanted = [job for job in jobs if job.combination in record.combinations and job.case_id in record.cases]
+    combinations, cases = set(record.combinations), set(record.cases)
+    wanted = [job for job in jobs if job.combination in combinations and job.case_id in cases]
     by_run = {job.execution_id: job for job in wanted if job.status is JobStatus.PENDING}
     return BatchStatusView(
         batch=batch,

@@ -55,6 +55,12 @@ def every_page(uow: UnitOfWork, execution: Execution, *, before: Target | None, 
     )
 
 
+def mark_of(uow: UnitOfWork, execution: Execution, checkpoint: Checkpoint) -> Mark:
+    """Return where a checkpoint lies, seen from the head of a run."""
+    head_id = head_of(uow, execution)
+    return _mark(checkpoint, head_id, _on_line(uow, (checkpoint,), head_id))
+
+
 def _on_line(uow: UnitOfWork, page: Collection[Checkpoint], head_id: CheckpointId | None) -> set[CheckpointId]:
     """Return the checkpoints of the line to the head in the range of steps that a page covers."""
     if head_id is None or not page:

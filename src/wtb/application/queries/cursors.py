@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from wtb.domain.errors import InvalidInput
+from wtb.domain.execution import Execution
 from wtb.domain.ids import ExecutionId
 from wtb.domain.ports import RunPosition
 
@@ -45,6 +46,11 @@ def _unknown(cursor: str) -> InvalidInput:
 def position_cursor(position: RunPosition) -> str:
     """Return the cursor of the page that begins after this run, or after this batch."""
     return cursor_of((position.created_at - _EPOCH) // timedelta(microseconds=1), position.id)
+
+
+def run_cursor(execution: Execution) -> str:
+    """Return the cursor of the page that begins after this run."""
+    return position_cursor(RunPosition(execution.created_at, execution.id))
 
 
 def position_of(cursor: str | None) -> RunPosition | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import datetime
 
 from wtb.application.queries.run_scores import scores_of
 from wtb.application.queries.views import FileTotals, OpenRollback, RunRow, RunTimes, RunView
@@ -76,8 +77,7 @@ class RunReader:
     def _times(
         self, uow: UnitOfWork, execution: Execution, end: RecordedEvent | None, *, is_neglected: bool
     ) -> RunTimes:
-        first = uow.events.list_events(stream=execution.id, by="sequence", types=_BEGINNINGS, limit=1)
-        started_at = first[0].at if first else None
+        started_at = _started_at(uow, execution)
         stopped_at = None
         if execution.status in _ENDS:
             stopped_at = execution.updated_at if end is None else end.at
@@ -89,6 +89,20 @@ class RunReader:
             ended_at=None if is_paused else stopped_at,
             duration=None if started_at is None else (stopped_at or last_heard_of) - started_at,
         )
+
+
+def _started_at(uow: UnitOfWork, execution: Execution) -> datetime | None:
+    """Return when a run began. Events of a deleted run stay, also under a new run with its id: those do not count."""
+    begun, after = _first_beginning(uow, execution.id), 0
+    while begun is not None and begun.at < execution.created_at:
+        after = begun.sequence
+        begun = _first_beginning(uow, execution.id, after)
+    return None if begun is None else begun.at
+
+
+def _first_beginning(uow: UnitOfWork, run_id: ExecutionId, after: int = 0) -> RecordedEvent | None:
+    found = uow.events.list_events(stream=run_id, by="sequence", types=_BEGINNINGS, after=after, limit=1)
+    return found[0] if found else None
 
 
 def _batch_name(uow: UnitOfWork, batch_id: str) -> str | None:

@@ -13,6 +13,7 @@ from wtb.application.queries import checkpoints as pages
 from wtb.application.queries.batch_data import BatchStatusView, batch_status
 from wtb.application.queries.batch_drivers import DrivenBatches
 from wtb.application.queries.cursors import position_cursor, position_of
+from wtb.application.queries.failures import explain
 from wtb.application.queries.limits import LimitView, limit_views
 from wtb.application.queries.lookup import Prefix, find_batch, find_checkpoint, find_run, find_stream, head_of
 from wtb.application.queries.node_usage import CallView, NodeUsage, call_views, usage_by_node
@@ -28,6 +29,7 @@ from wtb.application.queries.views import (
     CheckpointView,
     DeletionView,
     EventPage,
+    FailureView,
     Health,
     HistoryRow,
     RunPage,
@@ -38,7 +40,7 @@ from wtb.application.queries.views import (
 from wtb.application.runs.run_figures import measured_history
 from wtb.application.upkeep.listing import legible_executions
 from wtb.domain.audit import AuditCounts, AuditFilter, AuditPage, ChainCheck, Period, ToolUse
-from wtb.domain.batch import Baseline, Batch
+from wtb.domain.batch import Baseline, Batch, Job
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.errors import BatchNotFound, DamagedData, ExecutionNotFound, InvalidInput, WorkflowNotFound
 from wtb.domain.events import EventType, RecordedEvent, Severity
@@ -83,6 +85,11 @@ class Queries:
         """Return everything about a run."""
         with self._reading() as uow, showing():
             return self._runs.view(uow, find_run(uow, run))
+
+    def failure(self, run: str) -> FailureView:
+        """Return why a run failed, and what changed since the last run that went well."""
+        with self._reading() as uow, showing():
+            return explain(uow, find_run(uow, run))
 
     def row(self, execution: Execution) -> RunRow:
         """Return a run as a list shows it."""
@@ -239,10 +246,12 @@ class Queries:
     def checkpoint_view(self, run: str, target: str | int | None = None) -> CheckpointView:
         """Return a checkpoint with its stored state and its files."""
         with self._reading() as uow, showing():
-            snapshot = uow.checkpoints.load(find_checkpoint(uow, find_run(uow, run), target).id)
+            execution = find_run(uow, run)
+            snapshot = uow.checkpoints.load(find_checkpoint(uow, execution, target).id)
             commit = snapshot.checkpoint.file_commit
             files = EMPTY_TREE if commit is None else uow.files.get(FileCommitId(commit))
-        return CheckpointView(checkpoint=snapshot.checkpoint, state=snapshot.state, files=files)
+            mark = pages.mark_of(uow, execution, snapshot.checkpoint)
+        return CheckpointView(checkpoint=snapshot.checkpoint, mark=mark, state=snapshot.state, files=files)
 
     def file_commit(self, run: str, target: str | int | None = None) -> FileCommitId | None:
         """Return the file commit at a checkpoint, by default at the head; None if there is none."""
@@ -345,11 +354,20 @@ class Queries:
                 return _saved_results(uow, baseline)
             return BatchView(batch=self._batches.seen(uow, batch), jobs=uow.batches.list_jobs(batch.id))
 
-    def batch_status(self, name_or_id: str) -> BatchStatusView:
-        """Return how far a batch has come, and which of its jobs run right now."""
+    def batch_stamp(self, name_or_id: str) -> tuple[Batch, bytes | None]:
+        """Return the record of a batch, and what differs if any of its jobs has changed since; None if nobody can tell.
+
+        It takes a fraction of the time that `batch` takes.
+        """
+        with self._reading() as uow:
+            batch = self._batches.seen(uow, find_batch(uow, name_or_id))
+            return batch, uow.batches.digest_jobs(batch.id)
+
+    def batch_status(self, name_or_id: str, jobs: Sequence[Job] | None = None) -> BatchStatusView:
+        """Return how far a batch has come, and which of its jobs run right now. If you know its jobs, pass them."""
         with self._reading() as uow:
             batch, lost = self._batches.lost_driver(uow, find_batch(uow, name_or_id))
-            jobs = uow.batches.list_jobs(batch.id)
+            jobs = uow.batches.list_jobs(batch.id) if jobs is None else jobs
             alive = self._batches.busy_runs(uow, batch, lost)
             limits = limit_views(uow, batch, self._owners)
         return batch_status(batch, jobs, alive, limits, lost)

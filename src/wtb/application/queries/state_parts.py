@@ -15,6 +15,8 @@ from wtb.domain.values import Legible
 
 _SMALL, _SMALL_CHILD = 100_000, 2_000
 """How many characters and items, together, count as small enough to be sent whole."""
+_PLAIN = frozenset({str, int, float, bool, type(None), bytes, dict, list, tuple})
+"""Types whose values have no other content than themselves."""
 _HIDDEN = {"$type": "masked", "value": MASK}
 _PREVIEW = 200
 
@@ -61,18 +63,18 @@ class StateParts:
         for depth, key in enumerate(path):
             if self._masker.is_secret_key(key):
                 return self._hidden(path)
-            value = self._step(value, key, path[: depth + 1])
-        is_whole = whole or self._is_small(value, _SMALL)
-        parts = () if is_whole else tuple(self._parts(value))
+            value = self.step(value, key, path[: depth + 1])
+        is_whole = whole or self.is_small(value, _SMALL)
+        parts = () if is_whole else tuple(self.parts(value))
         page, next_cursor = page_of_all(parts, cursor, limit)
         return StatePart(
             path=tuple(path),
             kind=_kind(value),
-            count=self._count(value),
+            count=self.count(value),
             value=self._json.write(value) if is_whole else None,
             is_whole=is_whole,
-            preview=None if is_whole else self._preview(value),
-            children=tuple(self._child(key, item) for key, item in page),
+            preview=None if is_whole else self.preview(value),
+            children=tuple(self.child(key, item) for key, item in page),
             next=next_cursor,
         )
 
@@ -88,8 +90,9 @@ class StateParts:
             next=None,
         )
 
-    def _step(self, value: Any, key: Any, path: Sequence[Any]) -> Any:
-        content = self._content(value)
+    def step(self, value: Any, key: Any, path: Sequence[Any]) -> Any:
+        """Return the part of a value with a key; raise InvalidInput if there is none."""
+        content = self.content(value)
         try:
             if isinstance(content, dict):
                 return content[key]
@@ -99,7 +102,7 @@ class StateParts:
             pass
         raise InvalidInput(f"the state has no {list(path)!r}; leave out the last item to see what is there")
 
-    def _content(self, value: Any) -> Any:
+    def content(self, value: Any) -> Any:
         """Return the mapping or list of parts of a value; an object has its fields."""
         if type(value) in (dict, list, tuple):
             return value
@@ -110,45 +113,54 @@ class StateParts:
             return content[0] if is_model else content
         return value.legible() if isinstance(value, Legible) else value
 
-    def _parts(self, value: Any) -> Iterator[tuple[Any, Any]]:
-        content = self._content(value)
+    def parts(self, value: Any) -> Iterator[tuple[Any, Any]]:
+        """Yield the parts of a value with their keys or positions; nothing for a value without parts."""
+        content = self.content(value)
         if isinstance(content, dict):
             yield from content.items()
         elif isinstance(content, list | tuple):
             yield from enumerate(content)
 
-    def _child(self, key: Any, item: Any) -> StateChild:
+    def child(self, key: Any, item: Any) -> StateChild:
+        """Return a part as its place shows it; a secret is hidden."""
         if item is not None and self._masker.is_secret_key(key):
             return StateChild(key=self._json.write(key), kind="masked", count=None, value=_HIDDEN, preview=None)
-        is_small = self._is_small(item, _SMALL_CHILD)
+        is_small = self.is_small(item, _SMALL_CHILD)
         return StateChild(
             key=self._json.write(key),
             kind=_kind(item),
-            count=self._count(item),
+            count=self.count(item),
             value=self._json.write(item) if is_small else None,
-            preview=None if is_small else self._preview(item),
+            preview=None if is_small else self.preview(item),
         )
 
-    def _count(self, value: Any) -> int | None:
-        content = self._content(value)
+    def count(self, value: Any) -> int | None:
+        """Return how many parts or characters a value has; None if that means nothing."""
+        content = self.content(value)
         return len(content) if isinstance(content, dict | list | tuple | str | bytes | set | frozenset) else None
 
-    def _preview(self, value: Any) -> str:
+    def preview(self, value: Any) -> str:
+        """Return the beginning of a value."""
         text = excerpt(value, self._masker)
         return (text if isinstance(text, str) else repr(text))[:_PREVIEW]
 
-    def _is_small(self, value: Any, budget: int) -> bool:
+    def is_small(self, value: Any, budget: int) -> bool:
         """Whether a value has at most so many characters and items; looks at no more than these."""
         waiting = [value]
         while waiting:
             budget -= 1
-            content = self._content(waiting.pop())
+            each = waiting.pop()
+            content = each if type(each) in _PLAIN else self.content(each)
             if isinstance(content, str | bytes):
                 budget -= len(content)
             elif isinstance(content, dict | list | tuple | set | frozenset):
                 if len(content) > budget:
                     return False
-                waiting += [*content.keys(), *content.values()] if isinstance(content, dict) else content
+                if isinstance(content, dict):
+                    waiting += content.keys()
+                    waiting += content.values()
+                else:
+                    waiting += content
             if budget < 0:
                 return False
         return True

@@ -127,6 +127,8 @@ def _pauses(uow: UnitOfWork, execution: Execution) -> Iterator[Wait]:
     for event in uow.events.list_events(
         stream=execution.id, by="sequence", types=types, limit=_MOST_PAUSES, newest=True
     ):
+        if event.at < execution.created_at:
+            continue  # of a deleted run that had this id
         if event.type is _PAUSE:
             begun = begun or event
         elif begun is not None:

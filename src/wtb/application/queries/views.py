@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 from wtb.domain.batch import Baseline, Batch, Job
 from wtb.domain.checkpoint import Checkpoint
+from wtb.domain.diff import StateDiff
 from wtb.domain.events import RecordedEvent
-from wtb.domain.execution import Branch, Execution, ExecutionStatus, Neglect
+from wtb.domain.execution import Branch, Execution, ExecutionStatus, Failure, Neglect
 from wtb.domain.figures import Usage
 from wtb.domain.files import EntryKind, FileTree
 from wtb.domain.ids import ExecutionId
@@ -145,6 +146,49 @@ class RunView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeInput:
+    """What a node got: the checkpoint that it started from, and the part of its state that the node may read."""
+
+    checkpoint: Checkpoint
+    reads: tuple[str, ...] | None
+    """The keys that the node declares; None if it sees all."""
+    state: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantChange:
+    """A node that runs another variant than before; None is the node as it was written first."""
+
+    node: str
+    before: str | None
+    now: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastGoodRun:
+    """An earlier run of the same workflow that completed, and what a failed run has that is different."""
+
+    execution: Execution
+    code: tuple[str, ...] | None
+    """What changed in the workflow and its code, in words; None if that is not known."""
+    variants: tuple[VariantChange, ...]
+    input: tuple[StateDiff, ...] | None
+    """How the inputs of the runs differ; None if one is gone."""
+    state: tuple[StateDiff, ...] | None
+    """How the states differ from which the node started; None if the other run did not get there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureView:
+    """Why a run failed, what its node got, and what changed since the last run that went well."""
+
+    execution: Execution
+    failure: Failure
+    input: NodeInput | None
+    last_good: LastGoodRun | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionView:
     """A run that somebody is about to delete: how many checkpoints go with it, and which forks stay."""
 
@@ -191,6 +235,7 @@ class CheckpointView:
     """A checkpoint with its state and its files."""
 
     checkpoint: Checkpoint
+    mark: Mark
     state: Mapping[str, Any]
     files: FileTree
 

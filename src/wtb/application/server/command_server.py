@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from wtb.application.server.commands import Commands
 from wtb.application.server.dispatch import Dispatcher
 from wtb.application.server.run_marks import RunMark, read_mark
+from wtb.application.server.served_batches import ServedBatches
 from wtb.application.server.served_workflows import ServedWorkflows
 from wtb.domain.commands import Command
 from wtb.domain.execution import Execution
@@ -21,6 +22,7 @@ class CommandServer:
     commands: Commands
     dispatcher: Dispatcher
     served: ServedWorkflows
+    batches: ServedBatches
 
     def start(self) -> None:
         """Begin to carry out commands, also those that an earlier server left."""

@@ -12,7 +12,16 @@ from typing import Any
 
 from wtb.application.server.command_errors import error_data
 from wtb.domain.commands import KEEP_REQUESTS, AcceptedRequest, Command, CommandKind, CommandStatus
-from wtb.domain.errors import CommandNotFound, Conflict, IdempotencyMismatch, InvalidInput, WorkerFailed
+from wtb.domain.errors import (
+    AlreadyExists,
+    CommandNotFound,
+    Conflict,
+    ExecutionNotFound,
+    IdempotencyMismatch,
+    InvalidInput,
+    WorkerFailed,
+)
+from wtb.domain.ids import ExecutionId
 from wtb.domain.ports import Clock, Ids, Owners, Storage, UnitOfWork
 from wtb.domain.secrets import Masker
 
@@ -20,8 +29,8 @@ LOOK_S = 1.0
 """How often a waiter looks for itself: another server may carry the command out."""
 
 _KEEP_ENDED = timedelta(days=7)
-_MOST_OPEN = 1_000
-"""How many open commands a server looks at in search of one that it may take."""
+_PAGE = 200
+"""How many open commands a server reads at a time in search of one that it may take."""
 
 _LONGEST_KEY = 200
 
@@ -49,12 +58,15 @@ class Commands:
         arguments: Mapping[str, Any] | None = None,
         key: str | None = None,
         asked: Mapping[str, Any] | None = None,
+        is_new_run: bool = False,
+        beside: Callable[[UnitOfWork], object] = lambda uow: None,
     ) -> Command:
         """Store a command, and return it. The same caller's key with the same request returns the first command.
 
         Without a subject the command gets a new id for the run or the batch that it creates. `asked` is what the
-        request asks for, if the arguments hold more than that. It raises IdempotencyMismatch if the key came with
-        another request within 24 hours.
+        request asks for, if the arguments hold more than that. `beside` may refuse or change something else in the same
+        transaction. It raises IdempotencyMismatch if the key came with another request within 24 hours, and
+        AlreadyExists if the subject is that of a new run and taken.
         """
         command = Command(
             id=self._ids.new(),
@@ -75,6 +87,9 @@ class Commands:
                         caller=by, key=key, digest=digest, command_id=command.id, created_at=command.created_at
                     )
                 )
+            if is_new_run and subject is not None:
+                _check_free(uow, subject)
+            beside(uow)
             uow.commands.add(command)
             uow.commit()
         self.on_accepted()
@@ -148,10 +163,17 @@ class Commands:
 
     def find_next(self, may_take: Callable[[Command], bool] = lambda command: True) -> Command | None:
         """Return the oldest command that nobody carries out and that this server may take."""
-        with self._storage.unit_of_work(readonly=True) as uow:
-            now = uow.now()
-            found = uow.commands.list_open(_MOST_OPEN)
-        return next((each for each in found if self._is_free(each, now) and may_take(each)), None)
+        after: tuple[datetime, str] | None = None
+        while True:
+            with self._storage.unit_of_work(readonly=True) as uow:
+                now = uow.now()
+                page = uow.commands.list_open(_PAGE, after)
+            for each in page:
+                if self._is_free(each, now) and may_take(each):
+                    return each
+            if len(page) < _PAGE:
+                return None
+            after = (page[-1].created_at, page[-1].id)
 
     def _is_free(self, command: Command, now: datetime) -> bool:
         gone = None if command.owner is None else self._owners.is_gone(command.owner)
@@ -237,6 +259,16 @@ class Commands:
 def _digest(kind: CommandKind, subject: str | None, asked: Mapping[str, Any] | None) -> bytes:
     text = json.dumps([kind.value, subject, asked or {}], sort_keys=True)
     return hashlib.sha256(text.encode()).digest()
+
+
+def _check_free(uow: UnitOfWork, run_id: str) -> None:
+    """Raise AlreadyExists if there is such a run, or if a command that has not ended will make one."""
+    if not uow.commands.list_open_about(run_id):
+        try:
+            uow.executions.get(ExecutionId(run_id))
+        except ExecutionNotFound:
+            return
+    raise AlreadyExists(f"there is already a run {run_id!r}; give another id, or leave it out to get a new one")
 
 
 def _check_key(key: str) -> None:

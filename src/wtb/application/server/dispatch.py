@@ -6,10 +6,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol
+from uuid import uuid4
 
 from wtb.application.server.command_errors import error_from
 from wtb.application.server.commands import Commands
+from wtb.application.server.run_streams import RunStreams
 from wtb.domain.commands import Command
 from wtb.domain.errors import ServerStopping, StorageError, WorkerFailed, WorkflowNotServed, WTBError
 from wtb.domain.secrets import masked_logger
@@ -35,6 +38,15 @@ _GRACE_S = 10.0
 """How long runs may take to reach the end of a step when the server ends."""
 
 
+_OTHERS_FIRST_S = 10.0
+"""How long a command is left to the server that its caller is connected to."""
+
+_MOST_LEFT = 1_000
+
+FOLLOWED_AT = "followed_at"
+"""The argument of a command with the name of the server where somebody listens to it."""
+
+
 class CommandWorker(Protocol):
     """A worker process for one command or one question. It ends afterwards, and whenever the server ends."""
 
@@ -43,8 +55,13 @@ class CommandWorker(Protocol):
         """The name of the process in leases."""
         ...
 
-    def carry_out(self, command: Command, reference: str | None) -> str | None:
-        """Wait until the worker has stored how the command ended; if the worker ended before that, say how."""
+    def carry_out(
+        self, command: Command, reference: str | None, heard: Callable[[Mapping[str, Any]], object]
+    ) -> str | None:
+        """Wait until the worker has stored how the command ended; if the worker ended before that, say how.
+
+        `heard` gets what the worker says meanwhile.
+        """
         ...
 
     def ask(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -136,11 +153,17 @@ class Dispatcher:
         self._commands = commands
         self._spares = SpareWorkers(start_worker)
         self._find_reference = find_reference
+        self.streams = RunStreams()
+        """What the runs of this server say while they run."""
+        self.name = uuid4().hex
+        """Names this server in commands whose caller follows them here."""
         self._free = threading.BoundedSemaphore(workers)
         self._wake = threading.Event()
         self._closed = threading.Event()
         self._begun: dict[str, CommandWorker | None] = {}
         """The commands that this server has begun with, and their workers once they have one."""
+        self._left_to_others: dict[str, float] = {}
+        """Since when each command waits for the server where its caller is."""
         self._asked: set[CommandWorker] = set()
         self._threads: set[threading.Thread] = set()
         self._lock = threading.Lock()
@@ -244,7 +267,7 @@ class Dispatcher:
 
         One whose code is not served here waits for another server. One whose code is broken fails at once.
         """
-        if command.id in self._begun:
+        if command.id in self._begun or not self._is_ours(command):
             return False
         try:
             self._find_reference(command)
@@ -257,6 +280,21 @@ class Dispatcher:
             self._commands.told_of_end(command.id)
             return False
         return True
+
+    def _is_ours(self, command: Command) -> bool:
+        """Whether no other server comes first: a client follows the run there, and hears it only there."""
+        wanted = command.arguments.get(FOLLOWED_AT)
+        if wanted in (None, self.name) or command.attempts:
+            return True
+        if len(self._left_to_others) > _MOST_LEFT:
+            self._left_to_others.clear()
+        since = self._left_to_others.setdefault(command.id, time.monotonic())
+        return time.monotonic() - since >= _OTHERS_FIRST_S
+
+    def has(self, command_id: str) -> bool:
+        """Whether this server carries out a command now, or still hears from its worker."""
+        with self._lock:
+            return command_id in self._begun
 
     def _carry_out(self, found: Command, reference: str | None) -> None:
         worker: CommandWorker | None = None
@@ -281,7 +319,7 @@ class Dispatcher:
             self._wake.set()
 
     def _carried_out(self, command: Command, reference: str | None, worker: CommandWorker) -> None:
-        how = worker.carry_out(command, reference)
+        how = worker.carry_out(command, reference, partial(self.streams.publish, command.id))
         if how is not None and not self._closed.is_set():
             _log.warning("the worker of command %s (%s) %s", command.id, command.kind, how)
             self._commands.lose(command, how)

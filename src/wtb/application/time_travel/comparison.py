@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from wtb.domain.checkpoint import Checkpoint
+from wtb.domain.checkpoint import Checkpoint, NodeRun
 from wtb.domain.diff import CallDiff, CheckpointDiff, DiffKind, FileDiff, file_diffs, state_diffs, ways
 from wtb.domain.errors import DamagedData, ObjectNotFound
 from wtb.domain.files import EMPTY_TREE, FileCommitId, FileEntry, FileTree
 from wtb.domain.history import ExecutionHistory
-from wtb.domain.ids import CheckpointId, ExecutionId
+from wtb.domain.ids import CheckpointId, ExecutionId, NodeRunId
 from wtb.domain.ports import ObjectStore, Storage, UnitOfWork
+from wtb.domain.tools import ToolCall
 from wtb.domain.values import showing
 
 _BATCH = 64
@@ -20,6 +22,7 @@ _MOST_BYTES = 50_000_000
 """How much one comparison reads; further files are described by size and hash, like large ones."""
 
 
+_FEW_RUNS = 50
 _TAIL = 64
 """How many checkpoints are read first: people mostly compare checkpoints near the end."""
 
@@ -56,6 +59,11 @@ class CheckpointComparison:
                 files=tuple(differing),
                 calls=tuple(_calls(uow, before, after)) if calls and old != new else (),
             )
+
+    def states(self, old: CheckpointId, new: CheckpointId) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """Return both states, without the keys whose values are the same."""
+        with self._storage.unit_of_work(readonly=True) as uow, showing():
+            return uow.checkpoints.compare(old, new)
 
     def _files(self, uow: UnitOfWork, old: Checkpoint, new: Checkpoint, *, texts: bool) -> Sequence[FileDiff]:
         if old.file_commit == new.file_commit:
@@ -97,10 +105,23 @@ def _calls(uow: UnitOfWork, old: Checkpoint, new: Checkpoint) -> Iterator[CallDi
     lines = [histories[end.execution_id].lineage_of(end.id) for end in (old, new)]
     for kind, end, way in zip((DiffKind.REMOVED, DiffKind.ADDED), (old, new), ways(*lines), strict=True):
         history = histories[end.execution_id]
-        for run in way.runs(history.node_runs):
-            for call in uow.tool_calls.list_calls(run.execution_id, run.id) if run.tool_count else ():
+        runs = [run for run in way.runs(history.node_runs) if run.tool_count]
+        for run, calls in _calls_of(uow, runs):
+            for call in calls:
                 if way.holds(run, call, history):
                     yield CallDiff(kind=kind, node=run.node, visit=run.visit, call=call)
+
+
+def _calls_of(uow: UnitOfWork, runs: Sequence[NodeRun]) -> Iterator[tuple[NodeRun, Sequence[ToolCall]]]:
+    """Yield node runs with their calls: few of them one by one, many by reading all calls of their executions."""
+    if len(runs) <= _FEW_RUNS:
+        yield from ((run, uow.tool_calls.list_calls(run.execution_id, run.id)) for run in runs)
+        return
+    found: dict[NodeRunId, list[ToolCall]] = {}
+    for execution_id in {run.execution_id for run in runs}:
+        for call in uow.tool_calls.list_calls(execution_id):
+            found.setdefault(call.node_run_id, []).append(call)
+    yield from ((run, found.get(run.id, ())) for run in runs)
 
 
 def _histories(uow: UnitOfWork, old: Checkpoint, new: Checkpoint) -> dict[ExecutionId, ExecutionHistory]:

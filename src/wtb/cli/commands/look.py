@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from wtb.application.queries.cursors import run_cursor
 from wtb.application.queries.lookup import Prefix
 from wtb.application.queries.views import CheckpointPage, HistoryRow, RunRow
 from wtb.bench import Bench
@@ -52,7 +53,7 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
     "--batch", metavar="BATCH|all", help="Only the runs of this batch; `all` shows runs with and without a batch."
 )
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Show at most this many runs.")
-@click.option("--offset", type=click.IntRange(0), default=0, help="Skip this many of the newest runs.")
+@click.option("--before", metavar="RUN", help="Only runs that come after this one in the list: the next page.")
 @url
 @as_json
 @example("wtb ls --status failed --status paused --since 7d")
@@ -63,7 +64,7 @@ def ls(
     since: str | None,
     batch: str | None,
     limit: int,
-    offset: int,
+    before: str | None,
     url: str | None,
     as_json: bool,
 ) -> None:
@@ -74,26 +75,27 @@ def ls(
     """
     with Bench(url) as bench:
         queries = bench.services.queries
-        found = queries.list_runs(
+        last = None if before is None else queries.execution(Prefix(before))
+        page = queries.run_page(
             batch=None if batch in (None, EVERY_BATCH) else queries.batch_record(batch).id,
             without_batches=batch is None,
             statuses=[ExecutionStatus(status) for status in statuses],
             workflow=workflow,
             since=None if since is None else datetime.now(UTC) - _age(since),
-            limit=limit + 1,
-            offset=offset,
+            limit=limit,
+            cursor=None if last is None else run_cursor(last),
         )
-    rows = [_run_row(row) for row in found[:limit]]
+    rows = [_run_row(row) for row in page.rows]
     if as_json:
         print_json(rows)
         return
-    filtered = statuses or workflow is not None or since is not None or batch not in (None, EVERY_BATCH) or offset
+    filtered = statuses or workflow is not None or since is not None or batch not in (None, EVERY_BATCH) or before
     empty = "No run matches." if filtered else "No runs here yet; `wtb run file.py` starts one."
     if batch is None:
         empty += " `--batch all` lists the runs of batches, too."
     show_rows(_for_people(rows, with_jobs=batch is not None), as_json=False, empty=empty)
-    if len(found) > limit:
-        echo(f"There are more: add `--offset {offset + limit}`.")
+    if page.next is not None:
+        echo(f"There are more: add `--before {rows[-1]['run']}`.")
     if any(row["neglect"] and row["status"] == ExecutionStatus.RUNNING for row in rows):
         echo("No process is running those that are gone or abandoned; continue one with `wtb resume RUN`.")
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wtb.bootstrap import bootstrap, running_servers, server_file
+from wtb.bootstrap import bootstrap
 from wtb.cli.output import echo, example, url
 from wtb.domain.access import Caller
 from wtb.domain.errors import Conflict, InvalidInput, MissingLibrary
+from wtb.server_bootstrap import running_servers, server_file
 from wtb.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -30,39 +31,46 @@ _ONCE = "works once, within five minutes"
     type=click.IntRange(0, 65_535),
     help="The port; 0 takes a free one. [default: server.port of the settings, else 8383]",
 )
+@click.option(
+    "--langgraph",
+    "has_langgraph",
+    is_flag=True,
+    help="Let LangGraph's SDKs and chat front ends connect, at /langgraph. [default: server.langgraph of the settings]",
+)
 @click.option("--open", "is_opening", is_flag=True, help="Open the browser, signed in.")
 @click.option("--link", "is_linking", is_flag=True, help="Print a new link for the running server of this folder.")
 @url
-@example("wtb serve agent.py:flow", "wtb serve --open", "wtb serve --link")
+@example("wtb serve agent.py", "wtb serve --open", "wtb serve --link")
 def serve(
     *,
     workflows: tuple[str, ...],
     host: str | None,
     port: int | None,
+    has_langgraph: bool,
     is_opening: bool,
     is_linking: bool,
     url: str | None,
 ) -> None:
     """Serve the bench of this folder: an HTTP API for programs, and sign-in for a browser on this machine.
 
-    REF names a workflow that the server may run, such as agent.py. Runs of other workflows can be looked at,
-    paused and stopped.
+    REF names a workflow or a batch test that the server may run, such as agent.py:flow or checks.py:batch; a file
+    without a name serves both. Runs of other workflows can be looked at, paused and stopped.
 
     On this machine a browser signs in with the link that is printed; it works once, within five minutes. Programs
     use a token, made by `wtb token create`. To be reached from other machines, the server needs TLS and a token.
     """
-    settings = _settings(url, host, port)
+    settings = _settings(url, host=host, port=port, langgraph=has_langgraph or None)
     if is_linking:
         _print_link(settings)
         return
     _serve(settings, workflows, is_opening=is_opening)
 
 
-def _settings(url: str | None, host: str | None, port: int | None) -> Settings:
+def _settings(url: str | None, **server: Any) -> Settings:
     settings = load_settings(url=url)
     if settings.url == "memory://":
         raise InvalidInput("memory:// cannot be served: workers are other processes; name another database with --url")
-    return _with(settings, **{name: value for name, value in {"host": host, "port": port}.items() if value is not None})
+    return _with(settings, **{name: value for name, value in server.items() if value is not None})
 
 
 def _with(settings: Settings, **server: Any) -> Settings:
@@ -89,6 +97,8 @@ def _serve(settings: Settings, workflows: tuple[str, ...], *, is_opening: bool) 
         file.write(RunningServer(url=address, pid=os.getpid(), is_private=parts.is_private))
         with serving.until_stopped():  # from the first line on: whoever reads it may stop the server
             echo(f"Serving {services.where} at {address}. Ctrl-C stops the server.")
+            if parts.server.langgraph:
+                echo(f"LangGraph clients connect to {address}/langgraph, with a token as their API key.")
             if parts.is_private:
                 _offer_link(parts, address, is_opening=is_opening)
             else:

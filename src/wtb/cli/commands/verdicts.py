@@ -14,11 +14,11 @@ from wtb.batch_results import BatchResult, compare_results
 from wtb.bench import Bench
 from wtb.cli.output import as_json, counted, echo, example, print_with_texts, show, show_rows, url
 from wtb.cli.views.batch_tables import interval, number
-from wtb.cli.views.gate_text import gate_data, said
 from wtb.domain.batch import Baseline
 from wtb.domain.errors import BatchNotFound, InvalidInput
 from wtb.domain.evaluation import FAILED, Errors
 from wtb.domain.workflow import BASELINE
+from wtb.gate_text import gate_data, said
 
 if TYPE_CHECKING:
     from wtb.domain.statistics.verdicts import Verdict

@@ -65,6 +65,6 @@ def print_runner_hint(result: BatchResult) -> None:
     quicker = result.quicker_in_processes
     if quicker is not None:
         echo(
-            f"The nodes computed on one core most of the time: `--runner processes` would be about {quicker:.1f} times "
+            f"The nodes computed on one core most of the time: `--runner processes` would be up to {quicker:.1f} times "
             "as quick."
         )

@@ -44,6 +44,10 @@ class BatchRepository(Protocol):
         """Return the jobs of a batch in the order of their numbers."""
         ...
 
+    def digest_jobs(self, batch_id: str) -> bytes | None:
+        """Return a value that differs if any job of a batch differs, without reading the jobs; None if it cannot."""
+        ...
+
     def get_job(self, batch_id: str, number: int) -> Job:
         """Return one job, or raise BatchNotFound."""
         ...

@@ -40,8 +40,12 @@ class CommandRepository(Protocol):
         """Return commands, newest first, by time and then id; with `before`, only those before this time and id."""
         ...
 
-    def list_open(self, limit: int) -> tuple[Command, ...]:
-        """Return commands that have not ended, oldest first."""
+    def list_open(self, limit: int, after: tuple[datetime, str] | None = None) -> tuple[Command, ...]:
+        """Return commands that have not ended, oldest first, by time and then id; with `after`, only those after it."""
+        ...
+
+    def list_open_about(self, subject: str) -> tuple[Command, ...]:
+        """Return the commands about a subject that have not ended; let nobody else ask this until this unit ends."""
         ...
 
     def find_request(self, caller: str, key: str) -> AcceptedRequest | None:

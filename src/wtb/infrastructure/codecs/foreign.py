@@ -29,6 +29,15 @@ class Foreign:
         except ValueError:
             return f"{len(self.data):,} bytes that cannot be read"
 
+    def fields(self) -> Any:
+        """Return the value as plain data, for programs: an object as its fields alone, all of them."""
+        if self.encoding != "msgpack":
+            return self.legible()
+        try:
+            return ormsgpack.unpackb(self.data, ext_hook=_fields, option=ormsgpack.OPT_NON_STR_KEYS)
+        except ValueError:
+            return self.legible()
+
     def __repr__(self) -> str:
         return repr(self.legible())
 
@@ -67,6 +76,14 @@ def _shown(code: int, data: bytes) -> Any:
         return content
 
 
+def _fields(code: int, data: bytes) -> Any:
+    content = ormsgpack.unpackb(data, ext_hook=_fields, option=ormsgpack.OPT_NON_STR_KEYS)
+    try:
+        return _POSITIONS[code](content) if code in _POSITIONS else content[2]
+    except (TypeError, LookupError):
+        return content
+
+
 def _object(content: Any) -> Any:
     module, name, fields = content[:3]
     if not isinstance(fields, dict):
@@ -79,8 +96,12 @@ def _object(content: Any) -> Any:
 def _positional(content: Any) -> Any:
     module, name, arguments = content[:3]
     if module == "pathlib":
-        return "/".join(arguments).replace("//", "/")
+        return _arguments(content)
     return {"class": f"{module}.{name}", "arguments": arguments}
+
+
+def _arguments(content: Any) -> Any:
+    return "/".join(content[2]).replace("//", "/") if content[0] == "pathlib" else content[2]
 
 
 def _array(content: Any) -> Any:
@@ -90,3 +111,4 @@ def _array(content: Any) -> Any:
 
 _SHOWN: dict[int, Callable[[Any], Any]] = {0: _object, 1: _positional, 2: _object, 3: _object, 4: _object, 5: _object}
 _SHOWN[6] = _array
+_POSITIONS: dict[int, Callable[[Any], Any]] = {1: _arguments, 6: _array}

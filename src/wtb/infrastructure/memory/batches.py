@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -63,6 +64,9 @@ class MemoryBatchRepository:
 
     def list_jobs(self, batch_id: str) -> tuple[Job, ...]:
         return tuple(sorted(self._transaction.group("batch_jobs", 0, batch_id), key=lambda job: job.number))
+
+    def digest_jobs(self, batch_id: str) -> bytes | None:
+        return hashlib.sha256(repr(self.list_jobs(batch_id)).encode("utf-8", "surrogatepass")).digest()
 
     def get_job(self, batch_id: str, number: int) -> Job:
         found: Job | None = self._transaction.find("batch_jobs", (batch_id, number))

@@ -50,8 +50,16 @@ class MemoryCommandRepository:
         ]
         return tuple(found[:limit])
 
-    def list_open(self, limit: int) -> tuple[Command, ...]:
-        return tuple(command for command in self._all() if not command.has_ended)[:limit]
+    def list_open(self, limit: int, after: tuple[datetime, str] | None = None) -> tuple[Command, ...]:
+        found = [
+            command
+            for command in self._all()
+            if not command.has_ended and (after is None or (command.created_at, command.id) > after)
+        ]
+        return tuple(found[:limit])
+
+    def list_open_about(self, subject: str) -> tuple[Command, ...]:
+        return tuple(command for command in self._all() if command.subject == subject and not command.has_ended)
 
     def _all(self) -> list[Command]:
         return sorted(self._transaction.all("commands"), key=lambda command: (command.created_at, command.id))

@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -44,15 +44,19 @@ class CommandProcess:
     def _is_alive(self) -> bool:
         return self._process.poll() is None
 
-    def carry_out(self, command: Command, reference: str | None) -> str | None:
+    def carry_out(
+        self, command: Command, reference: str | None, heard: Callable[[Mapping[str, Any]], object]
+    ) -> str | None:
         self._channel.send({"command": command.to_data(), "reference": reference})
         while True:
             with suppress(ValueError):  # the user's code may write into the connection; the store says what happened
-                said = self._channel.receive()
+                said: Any = self._channel.receive()
                 if said is None:
                     return self._ending()
                 if said == {"done": command.id}:
                     return None
+                if isinstance(said, dict) and isinstance(said.get("said"), dict):
+                    heard(said["said"])
 
     def ask(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
         self._channel.send({"ask": dict(question)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from datetime import datetime
@@ -105,6 +106,15 @@ class SqlBatchRepository:
     def list_jobs(self, batch_id: str) -> tuple[Job, ...]:
         statement = f"SELECT {_JOB} FROM wtb_batch_jobs WHERE batch_id = ? ORDER BY number"
         return tuple(_job(row) for row in self._transaction.rows(statement, (batch_id,)))
+
+    def digest_jobs(self, batch_id: str) -> bytes | None:
+        statement = "SELECT number, seal FROM wtb_batch_jobs WHERE batch_id = ? ORDER BY number"
+        found = hashlib.sha256()
+        for number, seal in self._transaction.rows(statement, (batch_id,)):
+            if seal is None:  # written before rows had seals
+                return None
+            found.update(b"%d:%s;" % (number, bytes(seal)))
+        return found.digest()
 
     def get_job(self, batch_id: str, number: int) -> Job:
         statement = f"SELECT {_JOB} FROM wtb_batch_jobs WHERE batch_id = ? AND number = ?"

@@ -73,9 +73,19 @@ class SqlCommandRepository:
         statement = f"{_SELECT} WHERE {' AND '.join(wanted)} ORDER BY created_at_us DESC, id DESC LIMIT ?"
         return tuple(map(_command, self._transaction.rows(statement, (*values, limit))))
 
-    def list_open(self, limit: int) -> tuple[Command, ...]:
-        statement = f"{_SELECT} WHERE status IN (?, ?) ORDER BY created_at_us, id LIMIT ?"
-        return tuple(map(_command, self._transaction.rows(statement, (*_OPEN, limit))))
+    def list_open(self, limit: int, after: tuple[datetime, str] | None = None) -> tuple[Command, ...]:
+        wanted = "status IN (?, ?)"
+        place: list[Any] = []
+        if after is not None:
+            wanted += " AND (created_at_us > ? OR (created_at_us = ? AND id > ?))"
+            place = [to_us(after[0]), to_us(after[0]), after[1]]
+        statement = f"{_SELECT} WHERE {wanted} ORDER BY created_at_us, id LIMIT ?"
+        return tuple(map(_command, self._transaction.rows(statement, (*_OPEN, *place, limit))))
+
+    def list_open_about(self, subject: str) -> tuple[Command, ...]:
+        self._transaction.lock(f"commands about {subject}")
+        statement = f"{_SELECT} WHERE status IN (?, ?) AND subject = ? ORDER BY created_at_us, id"
+        return tuple(map(_command, self._transaction.rows(statement, (*_OPEN, subject))))
 
     def find_request(self, caller: str, key: str) -> AcceptedRequest | None:
         self._transaction.lock(f"request {key} of {caller}")

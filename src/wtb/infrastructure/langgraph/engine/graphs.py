@@ -42,6 +42,8 @@ class Graph:
     """The user's graph, and the arguments of every invocation."""
 
     builder: StateGraph[Any, Any, Any, Any]
+    original: StateGraph[Any, Any, Any, Any]
+    """The user's own builder; `builder` is a copy with what WTB needs."""
     name: str
     compiled: App | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -68,7 +70,7 @@ class Graph:
                 f"a {type(graph).__name__} is not a StateGraph; {_INSTEAD.get(_kind(graph), _OTHERWISE)}"
             )
         compiled = graph if isinstance(graph, CompiledStateGraph) else None
-        builder = _with_defaults(builder)
+        original, builder = builder, _with_defaults(builder)
         faults = [*_compiled_faults(compiled), *_node_faults(builder), *_channel_faults(builder)]
         if faults:
             raise InvalidInput(f"WTB cannot run this graph: {'; '.join(faults)}")
@@ -76,6 +78,7 @@ class Graph:
         _note_checkpointer(name, compiled)
         return cls(
             builder=builder,
+            original=original,
             name=name,
             compiled=compiled,
             config=merge_configs(compiled.config if compiled is not None else None, cast("Any", config)),
@@ -148,6 +151,19 @@ class Graph:
         }
         builder.managed = {name: _MANAGED.get(kind, kind) for name, kind in self.builder.managed.items()}
         return builder.compile(checkpointer, store=self._store, name=self.name)
+
+    def compiled_with(self, checkpointer: BaseCheckpointSaver[Any] | None) -> App:
+        """Return the user's graph as it is, compiled with another checkpointer."""
+        if self.compiled is None:
+            return self.original.compile(checkpointer, name=self.name)
+        return self.original.compile(
+            checkpointer,
+            store=self.compiled.store,
+            cache=self.compiled.cache,
+            interrupt_before=list(self.break_before),
+            interrupt_after=list(self.break_after),
+            name=self.name,
+        )
 
     def runnable(self, node: Node) -> Runnable[Any, Any]:
         """Return the runnable of a node or of one of its variants."""

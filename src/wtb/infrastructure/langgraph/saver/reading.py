@@ -27,6 +27,15 @@ class _Candidate(NamedTuple):
     row_id: CheckpointId
 
 
+class StoredCheckpoint(NamedTuple):
+    """A checkpoint of a thread with its record, and what tasks wrote after it."""
+
+    thread_id: str
+    snapshot: Snapshot
+    record: Record
+    writes: Sequence[PendingWrite]
+
+
 class CheckpointReader:
     """Reads from the store, in read-only transactions."""
 
@@ -36,6 +45,11 @@ class CheckpointReader:
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return a checkpoint by its id; without an id, the current one of the namespace."""
+        found = self.find(config)
+        return None if found is None else self._tuple(config["configurable"]["thread_id"], found)
+
+    def find(self, config: RunnableConfig) -> StoredCheckpoint | None:
+        """Return a checkpoint as it is stored, by its id; without an id, the current one of the namespace."""
         place = config["configurable"]
         namespace = place.get("checkpoint_ns", "")
         with self._storage.unit_of_work(readonly=True) as uow:
@@ -47,7 +61,7 @@ class CheckpointReader:
                 return None
             writes = thread.writes(uow, [snapshot.checkpoint.id]).get(snapshot.checkpoint.id, [])
         record = Record.of(snapshot, self._values)
-        return None if record is None else self._tuple(place["thread_id"], snapshot, record, writes)
+        return None if record is None else StoredCheckpoint(thread.id, snapshot, record, writes)
 
     def _snapshot(self, uow: UnitOfWork, thread: Thread, namespace: str, checkpoint_id: str | None) -> Snapshot | None:
         if checkpoint_id:
@@ -73,6 +87,18 @@ class CheckpointReader:
         limit: int | None,
     ) -> Iterator[CheckpointTuple]:
         """Yield checkpoints, newest first."""
+        for found in self.each(config, filter=filter, before=before, limit=limit):
+            yield self._tuple(found.thread_id, found)
+
+    def each(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: Mapping[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[StoredCheckpoint]:
+        """Yield checkpoints as they are stored, newest first."""
         place = {} if config is None else config["configurable"]
         with self._storage.unit_of_work(readonly=True) as uow:
             threads = [*all_threads(uow)] if config is None else [Thread.find(uow, str(place["thread_id"]))]
@@ -130,7 +156,7 @@ class CheckpointReader:
             at = rows[at].parent_id
         return line
 
-    def _page(self, found: Sequence[_Candidate], wanted: Mapping[str, Any]) -> Iterator[CheckpointTuple]:
+    def _page(self, found: Sequence[_Candidate], wanted: Mapping[str, Any]) -> Iterator[StoredCheckpoint]:
         """Read some checkpoints, of any threads, and yield them in their order."""
         with self._storage.unit_of_work(readonly=True) as uow:
             row_ids = [candidate.row_id for candidate in found]
@@ -143,21 +169,15 @@ class CheckpointReader:
             record = Record.of(snapshot, self._values)
             if record is not None and all(record.metadata.get(key) == value for key, value in wanted.items()):
                 own = writes[candidate.thread.id].get(candidate.row_id, [])
-                yield self._tuple(candidate.thread.id, snapshot, record, own)
+                yield StoredCheckpoint(candidate.thread.id, snapshot, record, own)
 
-    def _tuple(
-        self,
-        thread_id: Any,
-        snapshot: Snapshot,
-        record: Record,
-        writes: Sequence[PendingWrite],
-    ) -> CheckpointTuple:
-        restore = self._values.restore
+    def _tuple(self, thread_id: Any, found: StoredCheckpoint) -> CheckpointTuple:
+        record, restore = found.record, self._values.restore
         checkpoint: Any = {
             **record.more,
             "id": record.id,
             "channel_values": joined_input(
-                {**{channel: restore(value) for channel, value in snapshot.state.items()}, **record.routing}
+                {**{channel: restore(value) for channel, value in found.snapshot.state.items()}, **record.routing}
             ),
             "channel_versions": record.versions,
             "versions_seen": record.seen,
@@ -167,7 +187,7 @@ class CheckpointReader:
             checkpoint=checkpoint,
             metadata=record.metadata,  # type: ignore[arg-type]
             parent_config=None if not record.parent_id else _config(thread_id, record.namespace, record.parent_id),
-            pending_writes=[(write.task_id, write.channel, restore(write.value)) for write in writes],
+            pending_writes=[(write.task_id, write.channel, restore(write.value)) for write in found.writes],
         )
 
 

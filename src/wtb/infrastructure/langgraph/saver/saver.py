@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
@@ -19,6 +20,7 @@ from langgraph.checkpoint.base import (
     CheckpointTuple,
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.types import RESUME
 
 from wtb.domain.errors import InvalidInput
 from wtb.domain.ids import CheckpointId, ExecutionId
@@ -164,6 +166,16 @@ class StoreSaver(BaseCheckpointSaver[str]):
             thread = Thread.find(uow, str(thread_id))
             rows = () if thread is None else thread.rows(uow)
             return {(namespace, langgraph_id(row.id)) for row, namespace in rows}
+
+    def answered_since(self, thread_id: str, at: datetime) -> bool:
+        """Whether a question at the thread's current checkpoint was answered after this moment."""
+        with self._storage.unit_of_work(readonly=True) as uow:
+            thread = Thread.find(uow, thread_id)
+            head = None if thread is None else thread.head("")
+            if thread is None or head is None:
+                return False
+            writes = thread.writes(uow, [head]).get(head, [])
+        return any(write.channel == RESUME and write.created_at >= at for write in writes)
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete a thread; its copies keep what they have."""

@@ -21,6 +21,7 @@ from wtb.infrastructure.langgraph.saver.records import (
     UNSNAPSHOTTED,
     Record,
     branch_name,
+    has_record,
     is_routing,
     next_nodes,
     row_ids,
@@ -103,7 +104,7 @@ class CheckpointWriter:
     def _read_parent(self, uow: UnitOfWork, put: Put) -> KnownCheckpoint:
         """Return the parent of a checkpoint, as the store holds it; an empty one when there is none."""
         if put.parent is None:
-            return KnownCheckpoint()
+            return self._beginning(uow, put)
         thread = Thread.find(uow, put.thread_id)
         row = None if thread is None else thread.find_row(uow, put.namespace, put.parent.checkpoint_id)
         if row is None or thread is None:
@@ -117,6 +118,16 @@ class CheckpointWriter:
         parent.is_head = standing is not None
         parent.branch_id = parent.branch_id if standing is None else standing.id
         return parent
+
+    def _beginning(self, uow: UnitOfWork, put: Put) -> KnownCheckpoint:
+        """Return the empty checkpoint that somebody made with the thread, before its graph ran; or an empty value."""
+        thread = None if put.namespace else Thread.find(uow, put.thread_id)
+        head = None if thread is None else thread.active.head_id
+        snapshot = None if head is None else next(uow.checkpoints.load_many([head]), None)
+        if snapshot is None or snapshot.checkpoint.parent_id is not None or snapshot.state or has_record(snapshot):
+            return KnownCheckpoint()
+        row = snapshot.checkpoint
+        return KnownCheckpoint(row_id=row.id, branch_id=row.branch_id, step=row.step, state=snapshot.state)
 
     def _stored(self, uow: UnitOfWork, put: Put, parent: KnownCheckpoint) -> KnownCheckpoint:
         now = self._clock.now()

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from wtb.application.queries.batch_data import interval_data
-from wtb.cli.output import counted
-from wtb.cli.views.batch_tables import number
+from wtb.domain.display import figure
 from wtb.gates import GateResult
 
 if TYPE_CHECKING:
@@ -15,6 +14,16 @@ if TYPE_CHECKING:
 
 _FEW = 5
 """How many cases are listed."""
+
+
+def number(value: float | None) -> str:
+    """Return a figure for people, with few digits."""
+    return "–" if value is None else figure(value)
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless the number is 1."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def said(found: GateResult) -> str:

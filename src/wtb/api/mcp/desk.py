@@ -1,0 +1,43 @@
+"""EditorDesk: what every tool works with, and who asks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mcp.server.mcpserver import Context
+from starlette.types import ASGIApp
+
+from wtb.api.access import CALLER
+from wtb.api.mcp.inner_api import InnerApi
+from wtb.domain.access import Caller
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EditorDesk:
+    """The routes of the API, the person who started `wtb mcp`, and whether changes go without a question."""
+
+    routes: ASGIApp
+    owner: Caller
+    allow_changes: bool
+
+
+Asking = Context[EditorDesk, Any]
+"""The type of a tool's argument that says who asks, and what their editor can do."""
+
+
+def desk_of(ctx: Asking) -> EditorDesk:
+    """Return what this tool works with."""
+    return ctx.request_context.lifespan_context
+
+
+def caller_of(ctx: Asking) -> Caller:
+    """Return who asks: over HTTP the owner of the token, else the person who started `wtb mcp`."""
+    request = ctx.request_context.request
+    caller: Caller = desk_of(ctx).owner if request is None else request.scope[CALLER]
+    return caller
+
+
+def api_of(ctx: Asking) -> InnerApi:
+    """Return the API for whoever asks."""
+    return InnerApi(desk_of(ctx).routes, caller_of(ctx))

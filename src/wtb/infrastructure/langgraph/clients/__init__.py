@@ -1,0 +1,1 @@
+"""Threads as programs see them that talk to a LangGraph server."""
