@@ -39,6 +39,17 @@ def test_changes_are_listed_with_who_made_them(admin: TestClient, services: Serv
     assert "node.logged" in {item["type"] for item in admin.get("/api/v1/audit?everything=true").json()["items"]}
 
 
+def test_the_work_that_follows_from_a_decision_is_left_out(admin: TestClient, services: Services) -> None:
+    record(services, EventType.EXECUTION_CREATED, EventType.NODE_COMPLETED, EventType.ROLLBACK_STARTED, by="ada")
+
+    def types(query: str) -> list[str]:
+        return [item["type"] for item in admin.get(f"/api/v1/audit?by=ada{query}").json()["items"]]
+
+    assert types("") == ["rollback.started", "execution.created"]
+    assert types("&type=node") == ["node.completed"]
+    assert types("&everything=true") == ["rollback.started", "node.completed", "execution.created"]
+
+
 def test_errors_tools_and_times_are_filters_and_pages_follow_each_other(viewer: TestClient, services: Services) -> None:
     record(services, EventType.NODE_FAILED, EventType.TOOL_FAILED, EventType.TOOL_COMPLETED)
 

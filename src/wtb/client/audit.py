@@ -28,7 +28,7 @@ class AuditVerbs(Connection):
         until: datetime | None = None,
         everything: bool = False,
     ) -> AsyncGenerator[AuditEntryAnswer]:
-        """Return who changed what one by one, newest first; with `everything` also events that name nobody."""
+        """Return what people and tokens decided, newest first; with `everything` also the work that followed."""
         filters = {"by": by, "type": each_of(types), "since": since, "until": until, "everything": everything}
         async for entry in self._each(AuditEntryAnswer, path_of("audit"), **filters, limit=500):
             yield entry

@@ -27,6 +27,11 @@ class Period:
 ALL_TIME = Period()
 
 
+_WORK = frozenset({"node", "tool", "worker", "environment", "evaluation", "limit", "breaker", "background"})
+DECISIONS = tuple(kind for kind in EventType if kind.partition(".")[0] not in _WORK or kind is EventType.NODE_REPLACED)
+"""Events of what somebody decided. The others are the work that follows, thousands of events for one decision."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditFilter:
     """Which events of the log somebody wants to audit."""
@@ -35,11 +40,13 @@ class AuditFilter:
     period: Period = ALL_TIME
     is_named: bool = False
     """Only events that name who caused them."""
+    without_batch_runs: bool = False
+    """Leave out the runs that batches made; only the store knows them."""
     by: str | None = None
     """Only what this person or token caused."""
 
     def fits(self, event: RecordedEvent) -> bool:
-        """Whether an event belongs to the audit."""
+        """Whether an event belongs to the audit, as far as the event itself tells."""
         who = who_caused(event)
         return (
             self.wanted.fits(event)

@@ -8,7 +8,8 @@ from typing import Any
 from wtb.domain.audit import ALL_TIME, AuditFilter, Period
 from wtb.domain.events import EventType, RecordedEvent, Severity
 from wtb.domain.feed import EventFilter
-from wtb.domain.ids import NodeRunId
+from wtb.domain.ids import ExecutionId, NodeRunId
+from wtb.domain.job_origin import JobOrigin, of_fork
 from wtb.domain.ports import Clock, Ids, Storage
 from wtb.domain.tools import CallKind, Effects, ToolCall
 from wtb.testing.damage import Tamper
@@ -54,6 +55,18 @@ class AuditTrailContract(StoryFixtures):
         ):
             with storage.unit_of_work(readonly=True) as uow:
                 assert list(uow.audit.list_events(wanted, limit=100).events) == fitting[::-1]
+
+    def test_runs_that_batches_made_are_left_out(self, storage: Storage, story: Story) -> None:
+        job = JobOrigin(batch_id="b", combination="c", case_id="1", repeat=0).to_data()
+        log = list[RecordedEvent]()
+        with storage.unit_of_work() as uow:
+            for id, metadata in (("job", job), ("fork", of_fork(job)), ("alone", {})):
+                uow.executions.add(story.new_execution(id=ExecutionId(id), metadata=metadata))
+                log += uow.events.append(story.new_event(stream=id, data={"by": "ada"}))
+            uow.commit()
+        with storage.unit_of_work(readonly=True) as uow:
+            pages = [uow.audit.list_events(AuditFilter(without_batch_runs=out), limit=10) for out in (False, True)]
+        assert [list(page.events) for page in pages] == [log[::-1], log[:0:-1]]
 
     def test_events_are_counted_by_type_and_by_who_caused_them(self, storage: Storage, story: Story) -> None:
         start = story.execution.created_at

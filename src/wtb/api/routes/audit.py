@@ -19,7 +19,7 @@ from wtb.api.models.base import ListAnswer
 from wtb.api.models.parameters import BatchIds, EventTypes, Moment, RunIds, Severities
 from wtb.api.parts import Parts
 from wtb.api.problems import answers
-from wtb.domain.audit import AuditFilter, AuditPage, Period, who_caused
+from wtb.domain.audit import DECISIONS, AuditFilter, AuditPage, Period, who_caused
 from wtb.domain.errors import InvalidInput
 from wtb.domain.events import RecordedEvent, Severity
 from wtb.domain.feed import EventFilter
@@ -53,7 +53,7 @@ def _filter(  # noqa: PLR0917  FastAPI passes them by name
     *,
     errors: Annotated[bool, Query(description="Only errors, whoever caused them.")] = False,
     tools: Annotated[bool, Query(description="Only events of tools, whoever caused them.")] = False,
-    everything: Annotated[bool, Query(description="Also events that name nobody.")] = False,
+    everything: Annotated[bool, Query(description="Also what nobody decided, such as finished nodes.")] = False,
 ) -> AuditFilter:
     given = event_types(types)
     if tools:
@@ -62,10 +62,13 @@ def _filter(  # noqa: PLR0917  FastAPI passes them by name
         if not given:
             raise InvalidInput("`tools` shows events of tools only; leave `type` out, or name one such as tool.failed")
     loud = [Severity.ERROR] if errors else severities(loudness)
+    is_named = not (everything or errors or tools)
+    is_about_decisions = is_named and not given
     return AuditFilter(
-        wanted=EventFilter.of(given, loud, [*runs, *batches]),
+        wanted=EventFilter.of(DECISIONS if is_about_decisions else given, loud, [*runs, *batches]),
         period=period,
-        is_named=not (everything or errors or tools),
+        is_named=is_named,
+        without_batch_runs=is_about_decisions and not runs,
         by=by,
     )
 
@@ -84,7 +87,11 @@ def list_audit(
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
 ) -> Response:
-    """Return events that name who caused them, newest first; `errors`, `tools` and `everything` show other ones too."""
+    """Return what people and tokens decided, newest first.
+
+    Work that follows from a decision is left out: finished nodes, calls, and the runs that a batch made. `type` names
+    it, `errors` and `tools` show a part of it, and `everything` shows all.
+    """
     before = None if cursor is None else min(int(cursor), _LARGEST)
     page = parts.services.queries.audit_page(wanted, before=before, limit=limit)
     faults = list(page.faults)

@@ -10,6 +10,7 @@ from wtb.domain.ports import Codec
 from wtb.domain.tools import CallKind, CallStatus, ToolCall
 from wtb.infrastructure.chain_check import check_rows, sound_rows
 from wtb.infrastructure.event_chain import EventRow, read_event
+from wtb.infrastructure.memory.fitting_runs import batch_that_made
 from wtb.infrastructure.memory.tables import MemoryTransaction
 
 
@@ -23,7 +24,8 @@ class MemoryAuditTrail:
     def list_events(self, wanted: AuditFilter, *, before: int | None = None, limit: int) -> AuditPage:
         rows = [row for row in reversed(self._rows()) if before is None or row.position < before]
         events, faults = sound_rows(self._codec, rows)
-        fitting = [event for event in events if wanted.fits(event)][:limit]
+        left_out = self._batch_runs() if wanted.without_batch_runs else frozenset()
+        fitting = [event for event in events if wanted.fits(event) and event.stream not in left_out][:limit]
         end = fitting[-1].position if len(fitting) == limit else None
         return AuditPage(events=tuple(fitting), before=end, faults=tuple(faults))
 
@@ -45,6 +47,10 @@ class MemoryAuditTrail:
         own = [row for row in self._rows() if stream is None or row.stream == stream]
         rows = [row for row in own if getattr(row, number) > after][:limit]
         return check_rows(self._codec, rows, limit=limit, in_stream=stream is not None)
+
+    def _batch_runs(self) -> frozenset[str]:
+        runs = self._transaction.all("executions")
+        return frozenset(run.id for run in runs if batch_that_made(run) is not None)
 
     def _rows(self) -> list[EventRow]:
         return sorted(self._transaction.all("events"), key=lambda row: row.position)

@@ -28,9 +28,14 @@ def _fits(execution: Execution, filters: RunFilters) -> bool:
     )
 
 
-def _is_of_batch(execution: Execution, filters: RunFilters) -> bool:
+def batch_that_made(execution: Execution) -> str | None:
+    """Return the id of the batch that made a run; None if a person did."""
     origin = JobOrigin.find(execution.metadata)
-    made_by = None if origin is None or origin.is_fork else origin.batch_id
+    return None if origin is None or origin.is_fork else origin.batch_id
+
+
+def _is_of_batch(execution: Execution, filters: RunFilters) -> bool:
+    made_by = batch_that_made(execution)
     if filters.get("without_batches") and made_by is not None:
         return False
     return filters.get("batch") in (None, made_by)

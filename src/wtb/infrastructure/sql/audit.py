@@ -20,6 +20,7 @@ _WINDOW = 20_000
 """How many events a page looks at, at most."""
 _NAMED = '%"by":"%'
 """Finds events that may name somebody: their data is JSON without spaces. What is found is read to be sure."""
+_OF_NO_BATCH = "NOT EXISTS (SELECT 1 FROM wtb_executions r WHERE r.id = e.stream AND r.batch_id IS NOT NULL)"
 _COLUMNS = "b.hash, e.position, e.stream, e.sequence, e.type, e.at_us, e.data, e.hash"
 _BEFORE = "LEFT JOIN wtb_events b ON b.stream = e.stream AND b.sequence = e.sequence - 1"
 _TOOLS = f"""
@@ -45,6 +46,8 @@ class SqlAuditTrail:
         if wanted.is_named or wanted.by is not None:
             wheres.append("e.data LIKE ?")
             wanted_values.append(_NAMED)
+        if wanted.without_batch_runs:
+            wheres.append(_OF_NO_BATCH)
         where = " AND ".join(["true", *wheres, *in_period])
         rows = self._transaction.rows(
             f"SELECT {_COLUMNS} FROM {window} e {_BEFORE} WHERE {where} ORDER BY e.position DESC LIMIT ?",

@@ -48,7 +48,7 @@ export function FilterBar() {
       <label>
         Show
         <select value={filters.only} onChange={(event) => set("only", event.target.value)}>
-          <option value="">what people did</option>
+          <option value="">what people decided</option>
           <option value="errors">errors only</option>
           <option value="tools">tools only</option>
           <option value="everything">everything</option>
