@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { durationText, figureText, shortId, sinceText, sizeText } from "../src/parts/format";
+import { columnText, durationText, figureText, shortId, sinceText, sizeText } from "../src/parts/format";
 
 test("times are told by their distance, and old ones by their date", () => {
   const now = new Date("2026-11-18T12:00:00Z");
@@ -25,6 +25,7 @@ test("durations, sizes and figures keep the digits that count", () => {
     "12.3",
     "1,235",
   ]);
+  expect([null, 0, 0.5, 0.62, 12, 1234.5].map(columnText)).toEqual(["–", "0", "0.500", "0.620", "12.0", "1,235"]);
 });
 
 test("only made ids are shortened", () => {

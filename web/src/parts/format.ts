@@ -35,6 +35,12 @@ export function figureText(value: number | null | undefined): string {
   return Number(value.toPrecision(3)).toString();
 }
 
+/** A figure of a column: three digits, also where they are zeros, so that a column can be read at a glance. */
+export function columnText(value: number | null | undefined): string {
+  const size = Math.abs(value ?? 0);
+  return value == null || size < 1e-5 || size >= 1000 ? figureText(value) : value.toPrecision(3);
+}
+
 export function countText(count: number, noun: string, plural = `${noun}s`): string {
   return `${count.toLocaleString("en")} ${count === 1 ? noun : plural}`;
 }

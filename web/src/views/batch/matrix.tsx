@@ -1,6 +1,6 @@
 import { Link, useSearchParams } from "react-router";
 import { useChoice } from "../../parts/choice";
-import { countText, figureText } from "../../parts/format";
+import { columnText, countText, figureText } from "../../parts/format";
 import { heatStyle } from "./heat";
 import {
   arrowOf,
@@ -104,7 +104,7 @@ function Cell({ row, metric, ends }: { row: Row; metric: Metric; ends: Ends }) {
       title={verdict === undefined ? undefined : verdictText(row, metric)}
     >
       <Link to={{ search: to.toString() }} className="heat-figure">
-        {figureText(summary.mean)}
+        {columnText(summary.mean)}
       </Link>
       {mark !== null && (
         <span className={`mark mark-${mark.tone}`}>
@@ -122,7 +122,7 @@ function Cell({ row, metric, ends }: { row: Row; metric: Metric; ends: Ends }) {
 }
 
 export function intervalText(interval: Interval): string {
-  return `${figureText(interval.low)} to ${figureText(interval.high)}`;
+  return `${columnText(interval.low)} to ${columnText(interval.high)}`;
 }
 
 function verdictText(row: Row, metric: Metric): string {

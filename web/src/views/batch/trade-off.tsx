@@ -4,7 +4,7 @@ import type { Batch, Model } from "../../api/types";
 import { useChoice } from "../../parts/choice";
 import { Command, quoted } from "../../parts/command";
 import { Empty } from "../../parts/empty";
-import { figureText } from "../../parts/format";
+import { columnText, figureText } from "../../parts/format";
 import { ProblemNote } from "../../parts/problem";
 import { useResults } from "./batch-queries";
 import { MetricSelect } from "./metric-choice";
@@ -174,8 +174,8 @@ function PointTable({ points, x, y, isKnown }: { points: readonly Point[]; x: Me
               <td>
                 {point.name} {point.errors > 0 && <span className="errors">✕ {point.errors} failed</span>}
               </td>
-              <td className="number">{figureText(point.y)}</td>
-              <td className="number">{figureText(point.x)}</td>
+              <td className="number">{columnText(point.y)}</td>
+              <td className="number">{columnText(point.x)}</td>
             </tr>
           ))}
         </tbody>
