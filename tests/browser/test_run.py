@@ -180,7 +180,7 @@ def test_a_run_of_ten_thousand_steps_is_shown_in_windows(window: Window) -> None
 
 
 def _scroll_down_to(page: Page, step: int) -> None:
-    """Scroll to the end of the list again and again, since rows are added there, until the step or one below it is drawn."""
+    """Scroll to the end of the list again and again, since rows are added there, until that step is drawn."""
     frame, oldest = page.locator(".vtable"), page.locator(".vtable-row").last.get_by_role("link").first
     for _ in range(600):
         frame.evaluate("frame => frame.scrollTo(0, frame.scrollHeight)")
