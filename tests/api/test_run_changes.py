@@ -106,6 +106,8 @@ def test_a_change_names_the_version_that_it_changes(project: ServedProject) -> N
     assert _code(project.post(f"{path}/rollback", {"target": 0}, etag=started.headers["etag"]))[0] == 428
     for tag in ('"0"', '"999"', "*", "W/1", '"1-zz"', ""):
         assert _code(project.post(f"{path}/resume", update, etag=tag)) == (412, "version-mismatch"), tag
+    unquoted = project.post(f"{path}/resume", update, etag=started.headers["etag"].strip('"'))
+    assert unquoted.json()["detail"].endswith("send it with its double quotes")
     planned = project.post(f"{path}/rollback/plan", {"target": 0})
     other = planned.headers["etag"].replace("-", "-0")[:-2] + '"'
     assert _code(project.post(f"{path}/rollback", {"target": 0}, etag=other)) == (412, "version-mismatch")

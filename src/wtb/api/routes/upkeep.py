@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Body
 
 from wtb.api.access import Admin, Viewer
 from wtb.api.models.upkeep import (
@@ -22,8 +24,9 @@ router = APIRouter(prefix="/api/v1/upkeep", tags=["upkeep"])
 
 
 @router.post("/prune", operation_id="upkeep_prune", summary="Prune the store", responses=answers(ExecutionNotFound))
-def prune(parts: Parts, caller: Admin, body: PruneRequest) -> PruneAnswer:
+def prune(parts: Parts, caller: Admin, body: Annotated[PruneRequest | None, Body()] = None) -> PruneAnswer:
     """Count what `wtb prune` would delete, or delete it with `"dry_run": false`, within some seconds."""
+    body = body or PruneRequest()
     run = None if body.run is None else ExecutionId(body.run)
     report = parts.services.pruning.prune(
         dry_run=body.dry_run, workflow=body.workflow, run=run, by=caller.name, seconds=body.seconds
@@ -44,6 +47,7 @@ def last_check(parts: Parts, caller: Viewer) -> DoctorAnswer:
 
 
 @router.post("/doctor", operation_id="upkeep_check", summary="Check a part of the store now")
-def check(parts: Parts, caller: Admin, body: LightCheckRequest) -> LightCheckAnswer:
+def check(parts: Parts, caller: Admin, body: Annotated[LightCheckRequest | None, Body()] = None) -> LightCheckAnswer:
     """Verify events and runs from the beginning of the store, for some seconds. It changes nothing."""
-    return LightCheckAnswer.of(parts.services.light_check.check({}, seconds=body.seconds))
+    seconds = (body or LightCheckRequest()).seconds
+    return LightCheckAnswer.of(parts.services.light_check.check({}, seconds=seconds))

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Query
 
 from wtb.api.access import Admin
 from wtb.api.models.base import ListAnswer
+from wtb.api.models.parameters import Limit
 from wtb.api.models.webhooks import CreatedWebhookAnswer, DeliveryAnswer, NewWebhook, WebhookAnswer, WebhookTrialAnswer
 from wtb.api.parts import Parts
 from wtb.api.problems import answers
@@ -81,7 +82,7 @@ def list_deliveries(
     webhook_id: Id,
     *,
     status: Annotated[DeliveryStatus | None, Query(description="Only deliveries with this status.")] = None,
-    limit: Annotated[int, Query(ge=1, le=500, description="How many at most.")] = 100,
+    limit: Limit = 100,
     cursor: Annotated[int | None, Query(ge=1, le=(1 << 63) - 1, description="`next` of the page before.")] = None,
 ) -> ListAnswer[DeliveryAnswer]:
     """Return deliveries, the newest events first: pending ones, those of the last day, and dead ones of 30 days."""
