@@ -28,7 +28,7 @@ def prune(parts: Parts, caller: Admin, body: Annotated[PruneRequest | None, Body
     """Count what `wtb prune` would delete, or delete it with `"dry_run": false`, within some seconds."""
     body = body or PruneRequest()
     run = None if body.run is None else ExecutionId(body.run)
-    report = parts.services.pruning.prune(
+    report = parts.server_services.pruning.prune(
         dry_run=body.dry_run, workflow=body.workflow, run=run, by=caller.name, seconds=body.seconds
     )
     return PruneAnswer.of(report, dry_run=body.dry_run)
@@ -37,7 +37,7 @@ def prune(parts: Parts, caller: Admin, body: Annotated[PruneRequest | None, Body
 @router.get("/doctor", operation_id="upkeep_get_last_check", summary="Show what light checks have found")
 def last_check(parts: Parts, caller: Viewer) -> DoctorAnswer:
     """Return the faults that the background job `doctor` has found in this round."""
-    job = parts.services.background.get("doctor").job
+    job = parts.server_services.background.get("doctor").job
     notes = {} if job is None else job.notes
     return DoctorAnswer(
         rounds=notes.get("rounds", 0),
@@ -50,4 +50,4 @@ def last_check(parts: Parts, caller: Viewer) -> DoctorAnswer:
 def check(parts: Parts, caller: Admin, body: Annotated[LightCheckRequest | None, Body()] = None) -> LightCheckAnswer:
     """Verify events and runs from the beginning of the store, for some seconds. It changes nothing."""
     seconds = (body or LightCheckRequest()).seconds
-    return LightCheckAnswer.of(parts.services.light_check.check({}, seconds=seconds))
+    return LightCheckAnswer.of(parts.server_services.light_check.check({}, seconds=seconds))
