@@ -9,7 +9,6 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -97,18 +96,13 @@ from wtb.infrastructure.upkeep.garbage import SweptGarbage
 from wtb.infrastructure.upkeep.inspection import StoredInspection
 from wtb.settings import Preset, Settings, load_settings, settings_data
 
-# Loading SQLAlchemy takes a third of a command's start-up time, so it is imported where it is used; and so is what only
-# servers use.
+# Loading SQLAlchemy takes a third of a command's start-up time, so it is imported where it is used.
+# What only servers use is put together in `wtb.server_bootstrap`.
 if TYPE_CHECKING:
-    from wtb.application.server.background_jobs import BackgroundJobs
-    from wtb.application.server.bounded_pruning import BoundedPruning
-    from wtb.application.server.webhooks import Webhooks
-    from wtb.application.upkeep.light_check import LightCheck
     from wtb.infrastructure.memory.unit_of_work import MemoryStorage
     from wtb.infrastructure.sql.database import Database
     from wtb.infrastructure.sql.sqlite import SqliteDatabase
     from wtb.infrastructure.sql.unit_of_work import SqlStorage
-    from wtb.infrastructure.webhook_sender import PinnedSender
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,39 +178,6 @@ class Services(_Parts):
     commands: Commands
     tokens: AccessTokens
     sign_ins: SignIns
-
-    @cached_property
-    def light_check(self) -> LightCheck:
-        """Checks a part of the store at a time."""
-        from wtb.application.upkeep.light_check import LightCheck
-
-        return LightCheck(self.storage)
-
-    @cached_property
-    def pruning(self) -> BoundedPruning:
-        """Prunes within a time that a request can wait."""
-        from wtb.application.server.bounded_pruning import BoundedPruning
-
-        return BoundedPruning(self.retention, self.collection)
-
-    @cached_property
-    def webhook_sender(self) -> PinnedSender:
-        """Sends requests to webhooks."""
-        from wtb.infrastructure.webhook_sender import PinnedSender
-
-        return PinnedSender(to_private=self.settings.server.webhooks_to_private_addresses)
-
-    @cached_property
-    def webhooks(self) -> Webhooks:
-        """What people do with webhooks."""
-        from wtb.application.server.webhooks import Webhooks
-
-        return Webhooks(self.storage, self.clock, self.ids, self.webhook_sender)
-
-    @cached_property
-    def background(self) -> BackgroundJobs:
-        """What a server does beside requests; it starts and stops it."""
-        return _background(self)
 
     @property
     def where(self) -> str:
@@ -517,21 +478,6 @@ def _integrity(parts: _Parts) -> Integrity:
         grace=parts.grace,
         user=parts.user,
     )
-
-
-def _background(services: Services) -> BackgroundJobs:
-    from wtb.application.server.background_jobs import BackgroundJobs
-    from wtb.application.server.upkeep_jobs import UpkeepJobs
-    from wtb.application.server.webhook_outbox import WebhookOutbox
-    from wtb.application.upkeep.abandoned_runs import AbandonedRuns
-
-    storage, clock, owners, masker = services.storage, services.clock, services.owners, services.masker
-    intervals = services.settings.server.background.intervals
-    abandoned = AbandonedRuns(storage, clock, owners, user=services.user)
-    upkeep = UpkeepJobs(storage, services.retention, services.collection, abandoned, services.light_check)
-    outbox = WebhookOutbox(storage, clock, services.webhook_sender, masker)
-    plans = [*upkeep.plans(intervals), outbox.plan(intervals["webhooks"])]
-    return BackgroundJobs(storage, clock, owners, masker, plans)
 
 
 def _inspection(parts: _Parts) -> StoredInspection:

@@ -1,20 +1,69 @@
-"""What only a server is put together with: the workers of its commands, and the file that says that it runs."""
+"""What only servers use: webhooks, upkeep in the background, the workers of commands, and the file of a server."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
+from wtb.application.server.background_jobs import BackgroundJobs
+from wtb.application.server.bounded_pruning import BoundedPruning
 from wtb.application.server.command_server import CommandServer
 from wtb.application.server.dispatch import Dispatcher
 from wtb.application.server.served_batches import ServedBatches
 from wtb.application.server.served_workflows import ServedWorkflows, absolute
+from wtb.application.server.upkeep_jobs import UpkeepJobs
+from wtb.application.server.webhook_outbox import WebhookOutbox
+from wtb.application.server.webhooks import Webhooks
+from wtb.application.upkeep.abandoned_runs import AbandonedRuns
+from wtb.application.upkeep.light_check import LightCheck
 from wtb.bootstrap import DATABASE_FILE, Services, private_folder
 from wtb.domain.errors import InvalidInput
 from wtb.infrastructure.runners.command_process import CommandProcess
 from wtb.infrastructure.server_file import RunningServer, ServerFile
+from wtb.infrastructure.webhook_sender import PinnedSender
 from wtb.settings import Settings, settings_data
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerServices:
+    """The services that only servers and the commands about them use, each built when it is first asked for."""
+
+    services: Services
+
+    @cached_property
+    def light_check(self) -> LightCheck:
+        """Checks a part of the store at a time."""
+        return LightCheck(self.services.storage)
+
+    @cached_property
+    def pruning(self) -> BoundedPruning:
+        """Prunes within a time that a request can wait."""
+        return BoundedPruning(self.services.retention, self.services.collection)
+
+    @cached_property
+    def webhooks(self) -> Webhooks:
+        """What people do with webhooks."""
+        services = self.services
+        return Webhooks(services.storage, services.clock, services.ids, self._webhook_sender)
+
+    @cached_property
+    def background(self) -> BackgroundJobs:
+        """What a server does beside requests; it starts and stops it."""
+        services = self.services
+        storage, clock, owners, masker = services.storage, services.clock, services.owners, services.masker
+        intervals = services.settings.server.background.intervals
+        abandoned = AbandonedRuns(storage, clock, owners, user=services.user)
+        upkeep = UpkeepJobs(storage, services.retention, services.collection, abandoned, self.light_check)
+        outbox = WebhookOutbox(storage, clock, self._webhook_sender, masker)
+        plans = [*upkeep.plans(intervals), outbox.plan(intervals["webhooks"])]
+        return BackgroundJobs(storage, clock, owners, masker, plans)
+
+    @cached_property
+    def _webhook_sender(self) -> PinnedSender:
+        return PinnedSender(to_private=self.services.settings.server.webhooks_to_private_addresses)
 
 
 def command_server(services: Services, references: Sequence[str], *, recorded: bool) -> CommandServer:

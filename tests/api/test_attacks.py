@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -113,6 +114,17 @@ def test_a_body_that_is_no_good_json_is_a_problem_and_no_failure(admin: TestClie
     refused = admin.post("/api/v1/tokens", content=body, headers={"Content-Type": kind})
     assert refused.status_code in (400, 422), refused.text
     assert refused.headers["content-type"] == "application/problem+json"
+
+
+def test_a_body_that_is_no_json_object_is_told_in_plain_words(admin: TestClient) -> None:
+    def fault(**request: Any) -> str:
+        (found,) = admin.post("/api/v1/tokens", **request).json()["faults"]
+        return str(found)
+
+    kind = {"Content-Type": "application/json"}
+    assert fault(content=b'{"name": x}', headers=kind) == "body: this is no JSON: Expecting value (character 9)"
+    for request in ({}, {"json": [1]}, {"content": b'{"name": "a"}', "headers": {"Content-Type": "text/plain"}}):
+        assert fault(**request) == "body: send a JSON object, with the header Content-Type: application/json"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -29,6 +30,32 @@ def test_an_operation_is_named_by_a_noun_and_a_verb_and_has_one_tag(description:
             assert VERBS.search(name), f"{name} has no verb"
             assert len(operation["tags"]) == 1, name
             assert operation["summary"], name
+
+
+@pytest.mark.parametrize("server_settings", ["sqlite"], indirect=True)
+def test_parameters_and_fields_of_requests_are_described_and_bodies_have_an_example(
+    description: dict[str, Any],
+) -> None:
+    bodies: set[str] = set()
+    for methods in description["paths"].values():
+        for operation in methods.values():
+            for parameter in operation.get("parameters", []):
+                assert parameter.get("description"), (operation["operationId"], parameter["name"])
+            bodies |= _schemas_in(operation.get("requestBody", {}))
+    schemas = description["components"]["schemas"]
+    for name in bodies:
+        assert schemas[name].get("examples"), name
+    wanted = list(bodies)
+    for name in wanted:  # it grows
+        for field, schema in schemas[name].get("properties", {}).items():
+            assert "description" in json.dumps(schema), (name, field)
+            wanted += _schemas_in(schema) - set(wanted)
+    assert {"StartRequest", "BatchOptions", "NewToken"} <= set(wanted)
+
+
+def _schemas_in(data: Any) -> set[str]:
+    """Return the names of the schemas that a piece of the description refers to."""
+    return set(re.findall('"#/components/schemas/([A-Za-z]+)"', json.dumps(data)))
 
 
 @pytest.mark.parametrize("server_settings", ["sqlite"], indirect=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -106,6 +107,8 @@ def test_a_change_names_the_version_that_it_changes(project: ServedProject) -> N
     assert _code(project.post(f"{path}/rollback", {"target": 0}, etag=started.headers["etag"]))[0] == 428
     for tag in ('"0"', '"999"', "*", "W/1", '"1-zz"', ""):
         assert _code(project.post(f"{path}/resume", update, etag=tag)) == (412, "version-mismatch"), tag
+    unquoted = project.post(f"{path}/resume", update, etag=started.headers["etag"].strip('"'))
+    assert unquoted.json()["detail"].endswith("send it with its double quotes")
     planned = project.post(f"{path}/rollback/plan", {"target": 0})
     other = planned.headers["etag"].replace("-", "-0")[:-2] + '"'
     assert _code(project.post(f"{path}/rollback", {"target": 0}, etag=other)) == (412, "version-mismatch")
@@ -259,6 +262,23 @@ def test_an_edited_file_is_used_by_the_next_command_and_a_broken_one_is_a_clear_
         assert "cannot be imported" in resumed.json()["detail"]
     finally:
         file.write_text(FLOW)
+
+
+def test_the_server_itself_never_loads_the_code_that_it_serves(
+    project: ServedProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "agent", raising=False)  # of a test that was its own worker
+    started = project.start("own", break_before=["deliver"])
+    run, edit = started.json()["run"]["id"], {"set": [{"path": ["place", "street"], "value": "Side"}]}
+    resumed = project.post(f"/executions/{run}/resume", {"update": edit}, etag=started.headers["etag"])
+    assert resumed.json()["run"]["status"] == "completed"
+    assert project.post(f"/executions/{run}/rollback/plan", {"target": 1}).status_code == 200
+    for path in ("workflows/agent/graph", f"executions/{run}/state", f"executions/{run}/calls"):
+        assert project.viewer.get(f"/api/v1/{path}").status_code == 200, path
+    assert "Side" in project.viewer.get(f"/api/v1/executions/{run}/diff", params={"from": 1}).text
+    assert project.admin.post("/api/v1/upkeep/prune", json={"dry_run": False}).json()["is_complete"]
+    assert project.admin.post("/api/v1/upkeep/doctor").json()["faults"] == []
+    assert "agent" not in sys.modules
 
 
 def test_a_worker_that_dies_three_times_fails_its_command_with_what_is_known(project: ServedProject) -> None:

@@ -92,7 +92,8 @@ def test_pruning_is_a_dry_run_by_default_and_names_who_asked(
     run = bench.run(flow(), {})
     monkeypatch.setattr(services.retention, "_policy_for", bench.services.settings.retention.policy)
     assert operator.post("/api/v1/upkeep/prune", json={}).status_code == 403
-    plan = admin.post("/api/v1/upkeep/prune", json={}).json()
+    plan = admin.post("/api/v1/upkeep/prune").json()
+    assert admin.post("/api/v1/upkeep/doctor").json()["faults"] == []
     assert (plan["dry_run"], plan["is_complete"], plan["runs"]) == (True, True, 1)
     assert plan["checkpoints"] == {Reason.BEYOND_LAST.value: 2}
     assert admin.post("/api/v1/upkeep/prune", json={"workflow": "other"}).json()["runs"] == 0

@@ -35,6 +35,7 @@ def serving(shell: Shell, *arguments: str) -> Iterator[tuple[subprocess.Popen[st
         found = re.fullmatch(r"Serving \S+ at (http://\S+)\. Ctrl-C stops the server\.\n", first)
         assert found, (first, process.stderr.read() if process.stderr and not first else "")
         assert third == "The link works once, within five minutes; `wtb serve --link` prints another.\n"
+        assert process.stdout.readline().endswith("wtb serve agent.py\n")  # no workflow is named
         yield process, found[1], second.removeprefix("Sign in: ").strip()
     finally:
         process.kill()
@@ -132,6 +133,11 @@ def test_a_port_that_is_taken_is_named(shell: Shell) -> None:
             f"another program listens on port {port} of 127.0.0.1"
             in Shell(other).wtb("serve", "--port", port, code=2).stderr
         )
+
+
+def test_a_file_that_is_not_there_is_named(shell: Shell) -> None:
+    refused = shell.wtb("serve", "--port", "0", "no_such.py:flow", code=2).stderr
+    assert refused == "wtb: there is no file no_such.py, so 'no_such.py:flow' cannot be served\n"
 
 
 def test_memory_cannot_be_served(shell: Shell) -> None:

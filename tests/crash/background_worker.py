@@ -9,11 +9,13 @@ import json
 import sys
 
 from wtb.bootstrap import bootstrap
+from wtb.server_bootstrap import ServerServices
 from wtb.settings import settings_from
 
 with bootstrap(settings_from(json.loads(sys.stdin.readline()))) as services:
-    services.background.start()
+    background = ServerServices(services=services).background
+    background.start()
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     sys.stdin.read()
-    services.background.stop()
+    background.stop()

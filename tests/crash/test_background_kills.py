@@ -22,6 +22,7 @@ from wtb.bootstrap import Services, bootstrap
 from wtb.domain.event_catalogue import ExecutionDegraded
 from wtb.domain.events import Event, EventType
 from wtb.domain.webhooks import DeliveryStatus
+from wtb.server_bootstrap import ServerServices
 from wtb.settings import Settings, settings_data
 
 PROGRAM = Path(__file__).with_name("background_worker.py")
@@ -110,7 +111,8 @@ def test_every_event_is_delivered_although_servers_are_killed_again_and_again(
 
     positions: list[int] = []
     with WebhookReceiver(answer_late) as receiver:
-        webhook = services.webhooks.create(receiver.url, by="alice")
+        webhooks = ServerServices(services=services).webhooks
+        webhook = webhooks.create(receiver.url, by="alice")
         for _ in range(KILLS):
             before = len(receiver.received)
             with Server(settings) as server:
@@ -121,12 +123,12 @@ def test_every_event_is_delivered_although_servers_are_killed_again_and_again(
         with Server(settings):
             receiver.wait_for(lambda got: set(positions) <= set(receiver.positions), timeout_s=60)
             deadline = time.monotonic() + 30
-            while services.webhooks.list_deliveries(webhook.id, status=DeliveryStatus.PENDING):
+            while webhooks.list_deliveries(webhook.id, status=DeliveryStatus.PENDING):
                 assert time.monotonic() < deadline, "a delivery stayed pending"
                 time.sleep(0.05)
     again = len(receiver.positions) - len(set(receiver.positions))
     assert again < len(positions), "only what was under way is sent again"
-    found = services.webhooks.list_deliveries(webhook.id, limit=1_000)
+    found = webhooks.list_deliveries(webhook.id, limit=1_000)
     assert {each.status for each in found} == {DeliveryStatus.DELIVERED}
     assert sorted(each.position for each in found) == positions
 

@@ -245,10 +245,23 @@ def test_only_what_is_served_or_recorded_in_the_folder_may_run(workers: Workers,
     with pytest.raises(WorkflowNotFound, match="serves other"):
         served("other:flow").find("nobody")
     assert served("other:flow", name="steps").for_run(execution, "resume") == "other:flow"
+    assert served("a:flow", "b:flow").find("steps").reference == "a:flow"  # one workflow that two files import
     elsewhere = empty_folder / "elsewhere"
     elsewhere.mkdir()
     with pytest.raises(WorkflowNotServed):
         served(folder=elsewhere).for_run(execution, "redo")
+
+
+def test_two_workflows_of_one_name_are_not_mixed_up(workers: Workers, empty_folder: Path) -> None:
+    served = ServedWorkflows(
+        ["old:flow", "new:flow"],
+        folder=empty_folder,
+        recorded=False,
+        queries=workers.bench.services.queries,
+        describe=lambda wanted: [{"reference": each, "name": "agent", "definition": {"of": each}} for each in wanted],
+    )
+    with pytest.raises(InvalidInput, match="old:flow and new:flow are two workflows that are both called 'agent'"):
+        served.find("agent")
 
 
 def test_a_file_that_ends_its_worker_does_not_hide_the_others(workers: Workers, empty_folder: Path) -> None:

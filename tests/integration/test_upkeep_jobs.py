@@ -37,7 +37,9 @@ def bench(sqlite_folder: Path) -> Iterator[Bench]:
 def jobs(bench: Bench) -> UpkeepJobs:
     services = bench.services
     abandoned = AbandonedRuns(services.storage, services.clock, services.owners)
-    return UpkeepJobs(services.storage, services.retention, services.collection, abandoned, services.light_check)
+    return UpkeepJobs(
+        services.storage, services.retention, services.collection, abandoned, LightCheck(services.storage)
+    )
 
 
 def flow() -> Workflow:

@@ -1,4 +1,4 @@
-"""The root of a project: file names in fingerprints are relative to it, wherever a command is typed."""
+"""Which code is the user's own, and the root of a project, to which file names in fingerprints are relative."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wtb.application.dependencies.own_code import project_root
+from wtb.application.dependencies.own_code import is_own_file, project_root
 
 
 @pytest.mark.parametrize("mark", [".git", "pyproject.toml"])
@@ -26,3 +26,9 @@ def test_a_project_that_has_nothing_else_is_known_by_its_store(tmp_path: Path, m
     sub.mkdir()
     monkeypatch.chdir(sub)
     assert project_root() == tmp_path.resolve()
+
+
+def test_packages_of_another_environment_are_nobodys_own_code(tmp_path: Path) -> None:
+    for folder in ("site-packages", "dist-packages"):
+        assert not is_own_file(str(tmp_path / "base" / folder / "library" / "part.py"))
+    assert is_own_file(str(tmp_path / "project" / "agent.py"))

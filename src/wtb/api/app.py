@@ -92,7 +92,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         command_server: CommandServer = app.state.command_server
         running.push_async_callback(run_in_threadpool, command_server.close)
         command_server.start()
-        background = parts.services.background
+        background = parts.server_services.background
         running.push_async_callback(run_in_threadpool, background.stop)
         background.start()
         yield

@@ -82,7 +82,9 @@ def read_if_match(header: str | None, what: str) -> IfMatch:
         raise PreconditionRequired(f"this needs the version that you have seen; send the ETag of {what} as If-Match")
     found = _TAG.fullmatch(header.strip())
     if found is None:
-        raise VersionMismatch(f"If-Match {header[:80]!r} is not the ETag of {what}; read it again")
+        unquoted = _TAG.fullmatch(f'"{header.strip()}"') is not None
+        advice = "send it with its double quotes" if unquoted else "read it again"
+        raise VersionMismatch(f"If-Match {header[:80]!r} is not the ETag of {what}; {advice}")
     return IfMatch(int(found[1]), found[2])
 
 

@@ -15,6 +15,7 @@ from wtb.api.readiness import Readiness
 from wtb.api.recent_results import RecentResults
 from wtb.bootstrap import Services
 from wtb.domain.access import Caller
+from wtb.server_bootstrap import ServerServices
 from wtb.settings import ServerSettings, Settings
 
 
@@ -37,6 +38,11 @@ class ServerParts:
     def server(self) -> ServerSettings:
         """The settings of the server; its host and port are those that it really has."""
         return self.services.settings.server
+
+    @cached_property
+    def server_services(self) -> ServerServices:
+        """The services that only servers use."""
+        return ServerServices(services=self.services)
 
     @cached_property
     def readiness(self) -> Readiness:

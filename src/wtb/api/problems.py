@@ -186,13 +186,20 @@ async def _own(request: Request, error: Exception) -> Response:
 
 async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    faults = [
-        f"{'.'.join(map(str, fault['loc']))}: {_MASKER.text(str(fault['msg']).removeprefix('Value error, '))}"
-        for fault in error.errors()
-    ]
+    faults = [_MASKER.text(_fault(each)) for each in error.errors()]
     kind = errors.InvalidInput
     detail = f"the request cannot be used: {'; '.join(faults)}"
     return _response(_problem(status_of(kind), code_of(kind), detail, faults=faults))
+
+
+def _fault(found: Mapping[str, Any]) -> str:
+    """Return one thing that is wrong with a request, and where it is."""
+    place, message = found["loc"], str(found["msg"]).removeprefix("Value error, ")
+    if found["type"] == "json_invalid":
+        return f"body: this is no JSON: {found['ctx']['error']} (character {place[-1]})"
+    if place == ("body",) and found["type"] in ("missing", "model_attributes_type", "dict_type"):
+        return "body: send a JSON object, with the header Content-Type: application/json"
+    return f"{'.'.join(map(str, place))}: {message}"
 
 
 async def _foreign(request: Request, error: Exception) -> Response:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -13,6 +13,11 @@ class RequestModel(BaseModel):
     """The body of a request. A field that it does not know is an error, so that a misspelt one is noticed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def example(**body: Any) -> ConfigDict:
+    """Return the `model_config` of a request with an example of its whole body, for the OpenAPI description."""
+    return ConfigDict(json_schema_extra={"examples": [body]})
 
 
 class AnswerModel(BaseModel):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from pydantic import Field
 
-from wtb.api.models.base import AnswerModel, RequestModel
+from wtb.api.models.base import AnswerModel, RequestModel, example
 from wtb.api.models.figures import Number, PlainText
 from wtb.domain.batch import Baseline
 
@@ -50,7 +50,7 @@ class BaselineAnswer(AnswerModel):
 class BaselineRequest(RequestModel):
     """Which results to save under a name."""
 
-    name: str = Field(min_length=1, max_length=200, examples=["main"])
+    name: str = Field(min_length=1, max_length=200, description="The name of the baseline.", examples=["main"])
     batches: list[str] = Field(
         min_length=1, max_length=100, description="Batches by id or name; their runs of a case count as its repeats."
     )
@@ -58,19 +58,25 @@ class BaselineRequest(RequestModel):
         default=None, max_length=500, description="By default the baseline of the batch.", examples=["answer=long"]
     )
 
+    model_config = example(name="main", batches=["nightly"])
+
 
 class GateRequest(RequestModel):
     """What to compare, and how much worse it may be."""
 
-    batch: str = Field(min_length=1, max_length=500, examples=["support_qa"])
-    baseline: str = Field(min_length=1, max_length=500, examples=["main"])
-    metric: str = Field(min_length=1, max_length=500, examples=["token_f1"])
+    batch: str = Field(
+        min_length=1, max_length=500, description="The id of a batch, or its name.", examples=["support_qa"]
+    )
+    baseline: str = Field(min_length=1, max_length=500, description="The name of a baseline.", examples=["main"])
+    metric: str = Field(min_length=1, max_length=500, description="A metric of both.", examples=["token_f1"])
     combination: str | None = Field(default=None, max_length=500, description="By default the batch's baseline.")
     max_drop: float | str = Field(
         default=0.0, description="In units of the metric, or in percent of the baseline.", examples=[0.02, "10%"]
     )
     max_errors: int = Field(default=0, ge=0, description="How many cases may fail that do not with the baseline.")
     non_inferior: bool = Field(default=False, description="Pass only with proof that the drop is smaller.")
+
+    model_config = example(batch="nightly", baseline="main", metric="exact_match", max_drop=0.02)
 
 
 class GateErrors(AnswerModel):

@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from wtb.api.models.base import AnswerModel, RequestModel
+from wtb.api.models.base import AnswerModel, RequestModel, example
 from wtb.api.models.commands import CommandAnswer
 from wtb.api.models.figures import PlainText
 from wtb.api.models.problems import Problem
@@ -15,37 +15,57 @@ from wtb.api.models.problems import Problem
 class KeyedEvaluator(RequestModel):
     """A built-in evaluator that scores one key of the state."""
 
-    name: str = Field(max_length=200, examples=["exact_match"])
-    key: str = Field(max_length=200, examples=["answer"])
+    name: str = Field(max_length=200, description="The name of the evaluator.", examples=["exact_match"])
+    key: str = Field(max_length=200, description="The key of the state that it looks at.", examples=["answer"])
 
 
 class CaseRequest(RequestModel):
     """One input and what is expected, both as tagged JSON."""
 
-    id: str | None = Field(default=None, max_length=200, examples=["c1"])
-    input: dict[str, Any]
-    expected: Any = None
-    tags: list[str] | None = None
-    cluster: str | None = None
+    id: str | None = Field(default=None, max_length=200, description="Without one, WTB makes one.", examples=["c1"])
+    input: dict[str, Any] = Field(description="What the state begins with.", examples=[{"question": "Why?"}])
+    expected: Any = Field(default=None, description="What evaluators compare with.")
+    tags: list[str] | None = Field(default=None, description="Results are also shown for each tag.")
+    cluster: str | None = Field(default=None, description="Cases of one cluster count as one in verdicts.")
 
 
 class BatchOptions(RequestModel):
     """How an inline batch runs; the names are those of `wtb.BatchTest`."""
 
-    variants: str | list[dict[str, str]] | None = Field(default=None, examples=["one_at_a_time"])
-    baseline: dict[str, str] | None = None
-    repeats: int | None = Field(default=None, ge=1, le=1_000)
-    output: str | list[str] | None = None
-    weights: dict[str, float] | None = None
-    primary: str | None = None
-    workers: int | None = Field(default=None, ge=1, le=64)
-    runner: Literal["threads", "processes"] | None = None
-    budget: dict[str, float] | None = Field(default=None, examples=[{"usd": 5}])
-    retries: int | None = Field(default=None, ge=0, le=100)
-    job_timeout_s: float | None = Field(default=None, gt=0)
-    share: bool | None = None
-    seed: int | None = None
-    external: Literal["run", "reverse", "refuse"] | None = None
+    variants: str | list[dict[str, str]] | None = Field(
+        default=None,
+        description="Which combinations to run: `all`, `one_at_a_time`, `pairwise`, `random:N`, or a list of them.",
+        examples=["one_at_a_time"],
+    )
+    baseline: dict[str, str] | None = Field(
+        default=None, description="The combination to compare with; by default the workflow as it is."
+    )
+    repeats: int | None = Field(
+        default=None, ge=1, le=1_000, description="How many times each combination runs on each case."
+    )
+    output: str | list[str] | None = Field(
+        default=None, description="The key of the state, or the keys, to show as the answer of a run."
+    )
+    weights: dict[str, float] | None = Field(
+        default=None, description="Weights of metrics for an overall score.", examples=[{"exact_match": 2}]
+    )
+    primary: str | None = Field(default=None, description="The metric that decides who wins.")
+    workers: int | None = Field(default=None, ge=1, le=64, description="How many jobs run at a time.")
+    runner: Literal["threads", "processes"] | None = Field(default=None, description="What runs the jobs.")
+    budget: dict[str, float] | None = Field(
+        default=None, description="The most to use in all, of `usd`, `tokens` and `s`.", examples=[{"usd": 5}]
+    )
+    retries: int | None = Field(default=None, ge=0, le=100, description="How many more times a failed job is tried.")
+    job_timeout_s: float | None = Field(default=None, gt=0, description="How many seconds a job may take.")
+    share: bool | None = Field(
+        default=None, description="`false`: share and keep nothing; run every node of every job."
+    )
+    seed: int | None = Field(default=None, description="The seed of the runs and of random combinations.")
+    external: Literal["run", "reverse", "refuse"] | None = Field(
+        default=None,
+        description="Calls of external tools are made (`run`), made and taken back (`reverse`), or fail the job "
+        "(`refuse`).",
+    )
 
 
 Evaluators = list[str | KeyedEvaluator]
@@ -57,17 +77,32 @@ class BatchRequest(RequestModel):
     batch: str | None = Field(default=None, max_length=500, description="The name of a configured batch.")
     workflow: str | None = Field(default=None, max_length=500, description="The workflow of inline cases.")
     name: str | None = Field(default=None, max_length=200, description="The name of a batch with inline cases.")
-    cases: list[CaseRequest] | None = Field(default=None, max_length=10_000)
-    evaluators: Evaluators | None = Field(default=None, max_length=100, examples=[["latency_s"]])
-    options: BatchOptions | None = None
+    cases: list[CaseRequest] | None = Field(default=None, max_length=10_000, description="The inline cases.")
+    evaluators: Evaluators | None = Field(
+        default=None,
+        max_length=100,
+        description="What to measure: names, and with a `key` those that look at one key of the state.",
+        examples=[["latency_s"]],
+    )
+    options: BatchOptions | None = Field(default=None, description="How the inline batch runs.")
     only: list[str] | None = Field(default=None, description="Only these combinations.", examples=[["answer=long"]])
+
+    model_config = example(
+        workflow="support",
+        name="nightly",
+        cases=[{"id": "c1", "input": {"question": "Why?"}, "expected": "Because"}],
+        evaluators=[{"name": "exact_match", "key": "answer"}],
+        options={"variants": "one_at_a_time", "repeats": 3},
+    )
 
     @model_validator(mode="after")
     def _is_one_of_both(self) -> Self:
         inline = (self.workflow, self.name, self.cases, self.evaluators, self.options)
         if self.batch is not None and any(each is not None for each in inline):
             raise ValueError("give either `batch`, or `workflow` with `cases`")
-        if self.batch is None and (self.workflow is None or not self.cases):
+        if self.cases == []:
+            raise ValueError("`cases` is empty; give at least one case")
+        if self.batch is None and (self.workflow is None or self.cases is None):
             raise ValueError("give `batch`, the name of a configured batch, or `workflow` with `cases`")
         return self
 
@@ -135,10 +170,14 @@ class PlanAnswer(AnswerModel):
 class EvaluationRequest(RequestModel):
     """Which evaluators to run over finished runs, or over all runs of a batch."""
 
-    evaluators: Evaluators = Field(min_length=1, max_length=100, examples=[["latency_s"]])
-    runs: list[str] | None = Field(default=None, min_length=1, max_length=1_000)
-    batch: str | None = Field(default=None, max_length=500)
+    evaluators: Evaluators = Field(
+        min_length=1, max_length=100, description="What to measure, as in a batch.", examples=[["latency_s"]]
+    )
+    runs: list[str] | None = Field(default=None, min_length=1, max_length=1_000, description="The ids of the runs.")
+    batch: str | None = Field(default=None, max_length=500, description="Or a batch, by its id or name.")
     expected: Any = Field(default=None, description="What the runs should have given, as tagged JSON.")
+
+    model_config = example(evaluators=["latency_s"], runs=["nightly-42"])
 
     @model_validator(mode="after")
     def _is_one_of_both(self) -> Self:

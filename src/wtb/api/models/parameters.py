@@ -37,6 +37,7 @@ AtQuery = Annotated[
         description="A checkpoint, as in the path of a checkpoint; without it the head.", max_length=500, pattern=_TEXT
     ),
 ]
+FilePath = Annotated[str, Path(description="The path of a file, as the list of files has it.")]
 Cursor = Annotated[
     str | None, Query(description="The `next` of the page before; without it the first page.", max_length=2_000)
 ]

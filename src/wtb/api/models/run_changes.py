@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from wtb.api.models.base import AnswerModel, RequestModel
+from wtb.api.models.base import AnswerModel, RequestModel, example
 from wtb.api.models.commands import CommandAnswer
 from wtb.api.models.executions import PauseAnswer
 from wtb.api.models.figures import PlainData, PlainText
@@ -47,8 +47,8 @@ class PathChangeRequest(RequestModel):
 class StateEditRequest(RequestModel):
     """The paths of a state that change; everything else stays."""
 
-    set: list[PathChangeRequest] = Field(default=[], max_length=10_000)
-    delete: list[list[Any]] = Field(default=[], max_length=10_000)
+    set: list[PathChangeRequest] = Field(default=[], max_length=10_000, description="New values.")
+    delete: list[list[Any]] = Field(default=[], max_length=10_000, description="Paths to delete.")
 
 
 class RunOptionsRequest(RequestModel):
@@ -56,13 +56,21 @@ class RunOptionsRequest(RequestModel):
 
     break_before: list[Name] | None = Field(default=None, description="Pause before these nodes.")
     break_after: list[Name] | None = Field(default=None, description="Pause after these nodes.")
-    max_steps: int | None = Field(default=None, ge=1)
-    timeout_s: float | None = Field(default=None, gt=0)
-    seed: int | None = None
-    checkpoints: Literal["every_node", "on_error", "on_success"] | None = None
-    fine_grained: bool | None = None
-    checkpoint_failure: Literal["warn", "fatal"] | None = None
-    variants: Variants | None = None
+    max_steps: int | None = Field(default=None, ge=1, description="The run fails if it takes more steps.")
+    timeout_s: float | None = Field(default=None, gt=0, description="The run fails if it takes more seconds.")
+    seed: int | None = Field(default=None, description="Decides `ctx.seed` and `ctx.rng`.")
+    checkpoints: Literal["every_node", "on_error", "on_success"] | None = Field(
+        default=None, description="Which checkpoints to keep."
+    )
+    fine_grained: bool | None = Field(
+        default=None, description="Also make checkpoints at calls of tools and recorded steps."
+    )
+    checkpoint_failure: Literal["warn", "fatal"] | None = Field(
+        default=None, description="Whether a checkpoint that cannot be stored stops the run."
+    )
+    variants: Variants | None = Field(
+        default=None, description="The variant to run, by node.", examples=[{"retrieve": "dense"}]
+    )
 
     def given(self) -> dict[str, Any]:
         """Return the options that the request names."""
@@ -77,20 +85,24 @@ class StartRequest(RequestModel):
         default=None, description="What the state begins with, as tagged JSON.", examples=[{"question": "Why?"}]
     )
     run_id: NewRunId | None = None
-    options: RunOptionsRequest = RunOptionsRequest()
+    options: RunOptionsRequest = Field(default=RunOptionsRequest(), description="How to run.")
     metadata: dict[str, Any] | None = Field(default=None, description="Kept with the run for your own use.")
+
+    model_config = example(workflow="support", input={"question": "Why?"}, options={"break_before": ["answer"]})
 
 
 class ResumeRequest(RequestModel):
     """How a run goes on."""
 
-    update: StateEditRequest | None = Field(default=None, description="Change the state first.", examples=[_EDIT])
+    update: StateEditRequest | None = Field(default=None, description="Change the state first.")
     answer: Any = Field(default=None, description="The answer to the question that the run asks, as tagged JSON.")
     rerun_node: bool = Field(
         default=False, description="Undo what can be undone of the unfinished node; start it over."
     )
     strict: bool = Field(default=False, description="Refuse if the workflow has changed since the run began.")
-    options: RunOptionsRequest = RunOptionsRequest()
+    options: RunOptionsRequest = Field(default=RunOptionsRequest(), description="How to go on.")
+
+    model_config = example(update=_EDIT)
 
     def given(self) -> dict[str, Any]:
         """Return what the request names."""
@@ -108,6 +120,8 @@ class PlanRequest(RequestModel):
     files: bool = Field(default=True, description="Put the files back.")
     shared: Literal["keep", "reverse"] = Field(default="keep", description="Calls that another branch builds on.")
 
+    model_config = example(target="retrieve")
+
 
 class RollbackRequest(PlanRequest):
     """A rollback of exactly the plan that If-Match names."""
@@ -118,7 +132,11 @@ class RollbackRequest(PlanRequest):
 class InDoubtRequest(RequestModel):
     """What to do about a reversal that was interrupted."""
 
-    in_doubt: Literal["done", "again"] | None = None
+    in_doubt: Literal["done", "again"] | None = Field(
+        default=None, description="`done`: the call was undone; `again`: undo it again."
+    )
+
+    model_config = example(in_doubt="again")
 
 
 class ForkRequest(RequestModel):
@@ -129,14 +147,18 @@ class ForkRequest(RequestModel):
     name: Name | None = Field(default=None, description="The name of its branch.")
     update: StateEditRequest | None = Field(default=None, description="Change the state there.")
     input: dict[str, Any] | None = Field(default=None, description="Begin anew with this input; then name no target.")
-    variants: Variants | None = None
+    variants: Variants | None = Field(default=None, description="The variants that the new run uses, by node.")
+
+    model_config = example(target="retrieve", variants={"answer": "long"})
 
 
 class CheckpointRequest(RequestModel):
     """A name for the current position of a run."""
 
-    name: Name = Field(examples=["before the answer"])
-    description: str = Field(default="", max_length=10_000)
+    name: Name = Field(description="Names the checkpoint from now on.", examples=["before the answer"])
+    description: str = Field(default="", max_length=10_000, description="A note for people.")
+
+    model_config = example(name="before the answer")
 
 
 class FailureAnswer(AnswerModel):

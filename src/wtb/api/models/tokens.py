@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Literal, cast
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
-from wtb.api.models.base import AnswerModel, RequestModel
+from wtb.api.models.base import AnswerModel, RequestModel, example
 from wtb.domain.access import LONGEST_NAME, NAME_PATTERN, Caller, Role, Token
 
 Status = Literal["valid", "revoked", "expired"]
@@ -27,9 +27,7 @@ class NewToken(RequestModel):
         default=None, ge=0.001, le=36_500, description="How long it is valid; null for no end."
     )
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"name": "ci", "role": "operator", "expires_in_days": 30}]}
-    )
+    model_config = example(name="ci", role="operator", expires_in_days=30)
 
     @property
     def lasts(self) -> timedelta | None:

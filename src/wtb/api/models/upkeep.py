@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from wtb.api.models.base import AnswerModel, RequestModel
+from wtb.api.models.base import AnswerModel, RequestModel, example
 from wtb.application.server.bounded_pruning import PruneReport
 from wtb.application.upkeep.light_check import LightReport
 from wtb.domain.integrity import Fault
@@ -22,6 +22,8 @@ class PruneRequest(RequestModel):
     workflow: str | None = Field(default=None, max_length=1_000, description="Only runs of this workflow.")
     run: str | None = Field(default=None, max_length=200, description="Only this run.")
     seconds: float = Field(default=20, ge=1, le=30, description="How long it may take; then another request goes on.")
+
+    model_config = example(dry_run=True, workflow="nightly")
 
 
 class UnusedDataAnswer(AnswerModel):
@@ -75,6 +77,8 @@ class LightCheckRequest(RequestModel):
     """How long to check."""
 
     seconds: float = Field(default=5, ge=1, le=30, description="How long it may take.")
+
+    model_config = example(seconds=10)
 
 
 class FaultAnswer(AnswerModel):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
-from wtb.api.models.base import AnswerModel, RequestModel
+from wtb.api.models.base import AnswerModel, RequestModel, example
 from wtb.domain.webhooks import LONGEST_URL, Delivery, DeliveryStatus, Webhook
 
 
@@ -22,11 +22,7 @@ class NewWebhook(RequestModel):
         description="The types of events that it gets; without any, all events of runs and batches.",
     )
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"url": "https://example.org/hooks/wtb", "types": ["execution.failed", "batch.completed"]}]
-        }
-    )
+    model_config = example(url="https://example.org/hooks/wtb", types=["execution.failed", "batch.completed"])
 
 
 class WebhookAnswer(AnswerModel):

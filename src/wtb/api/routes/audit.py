@@ -16,7 +16,7 @@ from wtb.api.models.audit import (
     ToolUseAnswer,
 )
 from wtb.api.models.base import ListAnswer
-from wtb.api.models.parameters import BatchIds, EventTypes, Moment, RunIds, Severities
+from wtb.api.models.parameters import BatchIds, EventTypes, Limit, Moment, RunIds, Severities
 from wtb.api.parts import Parts
 from wtb.api.problems import answers
 from wtb.domain.audit import DECISIONS, AuditFilter, AuditPage, Period, who_caused
@@ -85,7 +85,7 @@ def list_audit(
     caller: Viewer,
     wanted: Annotated[AuditFilter, Depends(_filter)],
     cursor: Cursor = None,
-    limit: Annotated[int, Query(ge=1, le=500)] = 100,
+    limit: Limit = 100,
 ) -> Response:
     """Return what people and tokens decided, newest first.
 
@@ -123,7 +123,7 @@ def verify(
         str | None, Query(max_length=200, description="An execution, a batch or `system`; by default the whole log.")
     ] = None,
     cursor: Cursor = None,
-    limit: Annotated[int, Query(ge=1, le=10_000)] = 5_000,
+    limit: Annotated[int, Query(ge=1, le=10_000, description="How many events to check at most.")] = 5_000,
 ) -> ChainCheckAnswer:
     """Check the next events against their hashes, and the hashes against those before them."""
     after = 0 if cursor is None else min(int(cursor), _LARGEST)

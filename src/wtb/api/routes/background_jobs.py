@@ -21,7 +21,7 @@ Name = Annotated[str, Path(max_length=100, description="The name of the job.", e
 @router.get("", operation_id="background_jobs_list", summary="List the background jobs")
 def list_jobs(parts: Parts, caller: Viewer) -> ListAnswer[BackgroundJobAnswer]:
     """Return all jobs by name: when each ran last, for how long, with what result, and when it runs next."""
-    return ListAnswer(items=[BackgroundJobAnswer.of(view) for view in parts.services.background.list_jobs()])
+    return ListAnswer(items=[BackgroundJobAnswer.of(view) for view in parts.server_services.background.list_jobs()])
 
 
 @router.post(
@@ -33,4 +33,4 @@ def list_jobs(parts: Parts, caller: Viewer) -> ListAnswer[BackgroundJobAnswer]:
 )
 def run_job(parts: Parts, caller: Admin, name: Name) -> BackgroundJobAnswer:
     """Ask for a run ahead of time, also of a job that is turned off. It begins within a second, in the background."""
-    return BackgroundJobAnswer.of(parts.services.background.request(name, by=caller.name))
+    return BackgroundJobAnswer.of(parts.server_services.background.request(name, by=caller.name))

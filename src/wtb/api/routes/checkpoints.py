@@ -13,7 +13,7 @@ from wtb.api.access import Viewer
 from wtb.api.models.base import ListAnswer
 from wtb.api.models.checkpoints import CheckpointCountsAnswer, CheckpointDetailAnswer, CheckpointRowAnswer, FileAnswer
 from wtb.api.models.diffs import DiffAnswer, StatePartDiffAnswer
-from wtb.api.models.parameters import AtQuery, Cursor, Limit, RunId, Target, printable
+from wtb.api.models.parameters import AtQuery, Cursor, FilePath, Limit, RunId, Target, printable
 from wtb.api.parts import Parts
 from wtb.api.problems import answers
 from wtb.api.states import CHILDREN, check_size, diff_of, part_of, tagged_json
@@ -133,7 +133,7 @@ _CONTENT = {
     responses=_CONTENT,
     response_class=StreamingResponse,
 )
-def get_file(*, parts: Parts, caller: Viewer, run: RunId, path: str, at: AtQuery = None) -> StreamingResponse:
+def get_file(*, parts: Parts, caller: Viewer, run: RunId, path: FilePath, at: AtQuery = None) -> StreamingResponse:
     """Return the content of a file at the head, or with `at` at a checkpoint."""
     return _download(parts, run, at, path)
 
@@ -145,7 +145,9 @@ def get_file(*, parts: Parts, caller: Viewer, run: RunId, path: str, at: AtQuery
     responses=_CONTENT,
     response_class=StreamingResponse,
 )
-def get_checkpoint_file(*, parts: Parts, caller: Viewer, run: RunId, target: Target, path: str) -> StreamingResponse:
+def get_checkpoint_file(
+    *, parts: Parts, caller: Viewer, run: RunId, target: Target, path: FilePath
+) -> StreamingResponse:
     """Return the content of a file of a checkpoint."""
     return _download(parts, run, target, path)
 

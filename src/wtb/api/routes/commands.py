@@ -5,19 +5,22 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Path, Query
 from starlette.concurrency import run_in_threadpool
 
 from wtb.api.access import Operator, Viewer
 from wtb.api.command_answers import Commanding, Wait, command_answer, ended
 from wtb.api.models.base import ListAnswer
 from wtb.api.models.commands import CommandAnswer
+from wtb.api.models.parameters import Limit
 from wtb.api.parts import Parts
 from wtb.api.problems import answers
 from wtb.domain.commands import CommandStatus
 from wtb.domain.errors import CommandNotFound, Conflict, InvalidInput
 
 router = APIRouter(prefix="/api/v1/commands", tags=["commands"])
+
+CommandId = Annotated[str, Path(description="The id of a command.", max_length=200)]
 
 
 @router.get("", operation_id="commands_list", summary="List commands, newest first", responses=answers(InvalidInput))
@@ -27,7 +30,7 @@ def list_commands(
     *,
     status: Annotated[list[CommandStatus] | None, Query(description="Only commands in these statuses.")] = None,
     subject: Annotated[str | None, Query(description="Only commands about this run or batch.", max_length=200)] = None,
-    limit: Annotated[int, Query(ge=1, le=500)] = 100,
+    limit: Limit = 100,
     cursor: Annotated[str | None, Query(description="The `next` of the page before.", max_length=200)] = None,
 ) -> ListAnswer[CommandAnswer]:
     """Return one page of the accepted commands. Those that have ended are kept for a week."""
@@ -45,7 +48,7 @@ def list_commands(
     responses=answers(CommandNotFound, InvalidInput),
 )
 async def get_command(
-    parts: Parts, server: Commanding, caller: Viewer, command_id: str, wait_s: Wait = 0
+    parts: Parts, server: Commanding, caller: Viewer, command_id: CommandId, wait_s: Wait = 0
 ) -> CommandAnswer:
     """Return a command with its result, or with the problem that ended it; first wait for its end, if you want."""
     command = await run_in_threadpool(server.commands.get, command_id)
@@ -58,7 +61,7 @@ async def get_command(
     summary="Cancel a command",
     responses=answers(CommandNotFound, Conflict, InvalidInput),
 )
-def cancel_command(server: Commanding, caller: Operator, command_id: str) -> CommandAnswer:
+def cancel_command(server: Commanding, caller: Operator, command_id: CommandId) -> CommandAnswer:
     """End a command that waits, or one that hangs: its worker is killed, as by a crash, and what it stored stays.
 
     To end a run in an orderly way, pause or stop the run. A run that is left behind can be resumed or stopped.

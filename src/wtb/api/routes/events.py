@@ -11,7 +11,7 @@ from starlette.responses import Response
 from wtb.api.access import Viewer
 from wtb.api.feed import EventStream, ServerSentEvents, over_socket, page_text
 from wtb.api.models.events import EventListAnswer, FeedHealthAnswer
-from wtb.api.models.parameters import BatchIds, EventTypes, RunIds, Severities
+from wtb.api.models.parameters import BatchIds, EventTypes, Limit, RunIds, Severities
 from wtb.api.parts import Parts, ServerParts
 from wtb.api.problems import answers
 from wtb.domain.errors import CursorGone
@@ -64,7 +64,7 @@ async def list_events(  # noqa: PLR0917  FastAPI passes them by name
     caller: Viewer,
     wanted: Wanted,
     since: Since = None,
-    limit: Annotated[int, Query(ge=1, le=500)] = 100,
+    limit: Limit = 100,
     last_event_id: Annotated[
         str | None, Header(max_length=200, description="As `since`, which it replaces. Browsers send it by themselves.")
     ] = None,

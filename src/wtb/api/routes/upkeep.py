@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Body
 
 from wtb.api.access import Admin, Viewer
 from wtb.api.models.upkeep import (
@@ -22,10 +24,11 @@ router = APIRouter(prefix="/api/v1/upkeep", tags=["upkeep"])
 
 
 @router.post("/prune", operation_id="upkeep_prune", summary="Prune the store", responses=answers(ExecutionNotFound))
-def prune(parts: Parts, caller: Admin, body: PruneRequest) -> PruneAnswer:
+def prune(parts: Parts, caller: Admin, body: Annotated[PruneRequest | None, Body()] = None) -> PruneAnswer:
     """Count what `wtb prune` would delete, or delete it with `"dry_run": false`, within some seconds."""
+    body = body or PruneRequest()
     run = None if body.run is None else ExecutionId(body.run)
-    report = parts.services.pruning.prune(
+    report = parts.server_services.pruning.prune(
         dry_run=body.dry_run, workflow=body.workflow, run=run, by=caller.name, seconds=body.seconds
     )
     return PruneAnswer.of(report, dry_run=body.dry_run)
@@ -34,7 +37,7 @@ def prune(parts: Parts, caller: Admin, body: PruneRequest) -> PruneAnswer:
 @router.get("/doctor", operation_id="upkeep_get_last_check", summary="Show what light checks have found")
 def last_check(parts: Parts, caller: Viewer) -> DoctorAnswer:
     """Return the faults that the background job `doctor` has found in this round."""
-    job = parts.services.background.get("doctor").job
+    job = parts.server_services.background.get("doctor").job
     notes = {} if job is None else job.notes
     return DoctorAnswer(
         rounds=notes.get("rounds", 0),
@@ -44,6 +47,7 @@ def last_check(parts: Parts, caller: Viewer) -> DoctorAnswer:
 
 
 @router.post("/doctor", operation_id="upkeep_check", summary="Check a part of the store now")
-def check(parts: Parts, caller: Admin, body: LightCheckRequest) -> LightCheckAnswer:
+def check(parts: Parts, caller: Admin, body: Annotated[LightCheckRequest | None, Body()] = None) -> LightCheckAnswer:
     """Verify events and runs from the beginning of the store, for some seconds. It changes nothing."""
-    return LightCheckAnswer.of(parts.services.light_check.check({}, seconds=body.seconds))
+    seconds = (body or LightCheckRequest()).seconds
+    return LightCheckAnswer.of(parts.server_services.light_check.check({}, seconds=seconds))

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Query
 
 from wtb.api.access import Admin
 from wtb.api.models.base import ListAnswer
+from wtb.api.models.parameters import Limit
 from wtb.api.models.webhooks import CreatedWebhookAnswer, DeliveryAnswer, NewWebhook, WebhookAnswer, WebhookTrialAnswer
 from wtb.api.parts import Parts
 from wtb.api.problems import answers
@@ -23,7 +24,7 @@ Position = Annotated[int, Path(ge=1, le=(1 << 63) - 1, description="The position
 @router.get("", operation_id="webhooks_list", summary="List all webhooks")
 def list_webhooks(parts: Parts, caller: Admin) -> ListAnswer[WebhookAnswer]:
     """Return all webhooks, the oldest first, in one page."""
-    return ListAnswer(items=[WebhookAnswer.of(each) for each in parts.services.webhooks.list_webhooks()])
+    return ListAnswer(items=[WebhookAnswer.of(each) for each in parts.server_services.webhooks.list_webhooks()])
 
 
 @router.post(
@@ -35,14 +36,14 @@ def list_webhooks(parts: Parts, caller: Admin) -> ListAnswer[WebhookAnswer]:
 )
 def create_webhook(parts: Parts, caller: Admin, body: NewWebhook) -> CreatedWebhookAnswer:
     """Add a webhook, which gets the events from now on, and return its secret this once."""
-    webhook = parts.services.webhooks.create(body.url, body.types, by=caller.name)
+    webhook = parts.server_services.webhooks.create(body.url, body.types, by=caller.name)
     return CreatedWebhookAnswer.with_secret(webhook)
 
 
 @router.get("/{webhook_id}", operation_id="webhooks_get", summary="Show a webhook", responses=answers(WebhookNotFound))
 def get_webhook(parts: Parts, caller: Admin, webhook_id: Id) -> WebhookAnswer:
     """Return one webhook, without its secret."""
-    return WebhookAnswer.of(parts.services.webhooks.get(webhook_id))
+    return WebhookAnswer.of(parts.server_services.webhooks.get(webhook_id))
 
 
 @router.delete(
@@ -54,7 +55,7 @@ def get_webhook(parts: Parts, caller: Admin, webhook_id: Id) -> WebhookAnswer:
 )
 def delete_webhook(parts: Parts, caller: Admin, webhook_id: Id) -> None:
     """Delete a webhook with its deliveries. Nothing more is sent to it, except for a request that is under way."""
-    parts.services.webhooks.delete(webhook_id, by=caller.name)
+    parts.server_services.webhooks.delete(webhook_id, by=caller.name)
 
 
 @router.post(
@@ -65,7 +66,7 @@ def delete_webhook(parts: Parts, caller: Admin, webhook_id: Id) -> None:
 )
 def test_webhook(parts: Parts, caller: Admin, webhook_id: Id) -> WebhookTrialAnswer:
     """Send a signed request of type `webhook.test` now, once, and return what became of it."""
-    sent = parts.services.webhooks.test(webhook_id)
+    sent = parts.server_services.webhooks.test(webhook_id)
     return WebhookTrialAnswer(is_accepted=sent.is_accepted, status=sent.status, problem=sent.problem)
 
 
@@ -81,11 +82,11 @@ def list_deliveries(
     webhook_id: Id,
     *,
     status: Annotated[DeliveryStatus | None, Query(description="Only deliveries with this status.")] = None,
-    limit: Annotated[int, Query(ge=1, le=500, description="How many at most.")] = 100,
+    limit: Limit = 100,
     cursor: Annotated[int | None, Query(ge=1, le=(1 << 63) - 1, description="`next` of the page before.")] = None,
 ) -> ListAnswer[DeliveryAnswer]:
     """Return deliveries, the newest events first: pending ones, those of the last day, and dead ones of 30 days."""
-    found = parts.services.webhooks.list_deliveries(webhook_id, status=status, before=cursor, limit=limit + 1)
+    found = parts.server_services.webhooks.list_deliveries(webhook_id, status=status, before=cursor, limit=limit + 1)
     items = [DeliveryAnswer.of(each) for each in found[:limit]]
     return ListAnswer(items=items, next=str(items[-1].position) if len(found) > limit else None)
 
@@ -98,4 +99,4 @@ def list_deliveries(
 )
 def retry_delivery(parts: Parts, caller: Admin, webhook_id: Id, position: Position) -> DeliveryAnswer:
     """Make a delivery due now, with all attempts before it, whether it is dead, pending or was delivered."""
-    return DeliveryAnswer.of(parts.services.webhooks.retry(webhook_id, position, by=caller.name))
+    return DeliveryAnswer.of(parts.server_services.webhooks.retry(webhook_id, position, by=caller.name))

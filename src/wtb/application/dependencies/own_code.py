@@ -22,6 +22,9 @@ _ROOT_MARKS = ((".git", "pyproject.toml"), (".wtb",))
 
 A `.wtb` appears wherever somebody types a command, so it counts only in a project that has nothing else.
 """
+_PACKAGES = ("/site-packages/", "/dist-packages/")
+"""Folders of packages wherever they are: one environment may add those of another in a `.pth` file."""
+
 _WTB = Path(__file__).resolve().parents[2]
 
 
@@ -52,8 +55,8 @@ def is_own_file(file: str) -> bool:
 
 
 def is_installed(path: str) -> bool:
-    """Whether a path is in Python's own folders or in those of installed packages."""
-    return path.startswith(_installed())
+    """Whether a path is in Python's own folders or in those of installed packages, also of another environment."""
+    return path.startswith(_installed()) or any(folder in path for folder in _PACKAGES)
 
 
 @functools.cache

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
-import sysconfig
 import traceback
 from pathlib import Path
+
+from wtb.application.dependencies.own_code import is_installed
 
 _WTB = Path(__file__).resolve().parents[2]
 
@@ -53,13 +54,7 @@ def _is_own(file: str) -> bool:
     if file.startswith("<frozen "):
         return False
     path = Path(file).resolve()
-    return not any(path.is_relative_to(folder) for folder in (_WTB, *_installed()))
-
-
-@functools.cache
-def _installed() -> frozenset[Path]:
-    names = ("stdlib", "platstdlib", "purelib", "platlib")
-    return frozenset(Path(sysconfig.get_paths()[name]).resolve() for name in names)
+    return not path.is_relative_to(_WTB) and not is_installed(str(path))
 
 
 def _shown(file: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from wtb.application.queries.service import Queries
 from wtb.application.server.command_errors import error_data, error_from
 from wtb.domain.commands import Command, CommandKind
-from wtb.domain.errors import ExecutionNotFound, WorkerFailed, WorkflowNotFound, WorkflowNotServed
+from wtb.domain.errors import ExecutionNotFound, InvalidInput, WorkerFailed, WorkflowNotFound, WorkflowNotServed
 from wtb.domain.execution import Execution
 from wtb.domain.secrets import Masker
 
@@ -81,9 +81,15 @@ class ServedWorkflows:
     def find(self, name: str) -> ServedWorkflow:
         """Return the workflow of a name; raise WorkflowNotFound, or WorkflowNotServed if only its runs are here."""
         served = self.list_served()
-        found = next((each for each in served if each.name == name), None)
-        if found is not None:
-            return found
+        found = [each for each in served if each.name == name]
+        others = [each for each in found if each.definition != found[0].definition]
+        if others:
+            raise InvalidInput(
+                f"{found[0].reference} and {others[0].reference} are two workflows that are both called {name!r}; give "
+                "one of them another name, or serve one of them"
+            )
+        if found:
+            return found[0]
         runs = self._queries.list_runs(workflow=name, limit=1)
         source = runs[0].execution.workflow_source if runs else None
         broken = [each.error for each in served if each.error and (not runs or _same_file(each.reference, source))]
@@ -92,7 +98,7 @@ class ServedWorkflows:
         if runs:
             command = f"wtb run {source or 'FILE:NAME'}"
             raise WorkflowNotServed(f"this server does not serve the workflow {name!r}", command)
-        names = ", ".join(each.name for each in served if each.name) or "none"
+        names = ", ".join(dict.fromkeys(each.name for each in served if each.name)) or "none"
         advice = "name it in `wtb serve REF…` or in server.workflows"
         raise WorkflowNotFound(name, f"this server, which serves {names}; {advice}")
 
@@ -186,7 +192,7 @@ def absolute(reference: str, folder: Path) -> str:
 
 def is_under(source: str, folder: Path) -> bool:
     """Whether the code of a recorded source lies under a folder."""
-    file = _file_of(source)
+    file = file_of(source)
     if file is None:
         module = source.partition(":")[0]
         parts = module.split(".")
@@ -200,7 +206,8 @@ def is_under(source: str, folder: Path) -> bool:
         return False
 
 
-def _file_of(reference: str) -> Path | None:
+def file_of(reference: str) -> Path | None:
+    """Return the file that a reference names; None if it names a module."""
     place = reference.rpartition(":")[0] or reference
     if reference.endswith(".json"):
         return Path(reference)
@@ -208,12 +215,12 @@ def _file_of(reference: str) -> Path | None:
 
 
 def _same_file(reference: str, source: str | None) -> bool:
-    return source is not None and _file_of(source) is not None and _file_of(reference) == _file_of(source)
+    return source is not None and file_of(source) is not None and file_of(reference) == file_of(source)
 
 
 def _stamp(reference: str) -> object:
     """Return what changes when the file of a reference is edited."""
-    file = _file_of(reference)
+    file = file_of(reference)
     try:
         found = None if file is None else file.stat()
     except OSError:

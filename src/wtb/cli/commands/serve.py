@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from wtb.application.server.served_workflows import file_of
 from wtb.bootstrap import bootstrap
 from wtb.cli.output import echo, example, url
 from wtb.domain.access import Caller
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from wtb.api.parts import ServerParts
 
 _ONCE = "works once, within five minutes"
+_RECORDED = "It runs the workflows that have runs here. To add others, name them: wtb serve agent.py"
+_NOTHING = "It runs no workflow until you name one: wtb serve agent.py"
 
 
 @click.command()
@@ -51,7 +54,7 @@ def serve(
     is_linking: bool,
     url: str | None,
 ) -> None:
-    """Serve the bench of this folder: an HTTP API for programs, and sign-in for a browser on this machine.
+    """Serve the bench of this folder: a page for browsers, and an HTTP API for programs.
 
     REF names a workflow or a batch test that the server may run, such as agent.py:flow or checks.py:batch; a file
     without a name serves both. Runs of other workflows can be looked at, paused and stopped.
@@ -86,6 +89,7 @@ def _serve(settings: Settings, workflows: tuple[str, ...], *, is_opening: bool) 
     from wtb.infrastructure.server_file import RunningServer
 
     serving.check_settings(settings.server)
+    _check_files(workflows)
     with ExitStack() as stack:
         file = stack.enter_context(closing(server_file(settings)))
         file.lock()
@@ -103,8 +107,18 @@ def _serve(settings: Settings, workflows: tuple[str, ...], *, is_opening: bool) 
                 _offer_link(parts, address, is_opening=is_opening)
             else:
                 echo("Callers sign in with a token, which `wtb token create` makes.")
+            if not (workflows or parts.server.workflows):
+                echo(_RECORDED if parts.serves_recorded else _NOTHING)
             serving.serve(parts, listening)
         echo("Stopped.")
+
+
+def _check_files(references: tuple[str, ...]) -> None:
+    """Refuse a file that is not there; whether the others can be loaded, only a worker can say."""
+    for each in references:
+        file = file_of(each)
+        if file is not None and not file.is_file():
+            raise InvalidInput(f"there is no file {file}, so {each!r} cannot be served")
 
 
 def _offer_link(parts: ServerParts, address: str, *, is_opening: bool) -> None:

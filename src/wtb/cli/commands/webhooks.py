@@ -10,6 +10,7 @@ import click
 from wtb.bootstrap import bootstrap
 from wtb.cli.output import as_json, echo, echo_secret, example, moment, print_json, show, show_rows, url
 from wtb.domain.webhooks import Delivery, DeliveryStatus, Webhook
+from wtb.server_bootstrap import ServerServices
 from wtb.settings import load_settings
 
 
@@ -31,7 +32,7 @@ def add(*, address: str, types: tuple[str, ...], url: str | None, as_json: bool)
     can read it. Without --type, it gets all events of runs and batches.
     """
     with bootstrap(load_settings(url=url)) as services:
-        webhook = services.webhooks.create(address, types, by=services.user)
+        webhook = ServerServices(services=services).webhooks.create(address, types, by=services.user)
     if as_json:
         print_json({"secret": webhook.secret, **_facts(webhook)})
         return
@@ -46,7 +47,7 @@ def add(*, address: str, types: tuple[str, ...], url: str | None, as_json: bool)
 def list_webhooks(*, url: str | None, as_json: bool) -> None:
     """List all webhooks."""
     with bootstrap(load_settings(url=url)) as services:
-        rows = [_facts(webhook) for webhook in services.webhooks.list_webhooks()]
+        rows = [_facts(webhook) for webhook in ServerServices(services=services).webhooks.list_webhooks()]
     if not as_json:
         rows = [{**row, "types": ", ".join(row["types"]) or "all of runs and batches"} for row in rows]
     show_rows(rows, as_json=as_json, empty="There is no webhook yet; `wtb webhook add URL` adds one.")
@@ -60,7 +61,7 @@ def list_webhooks(*, url: str | None, as_json: bool) -> None:
 def remove(*, webhook_id: str, url: str | None, as_json: bool) -> None:
     """Delete a webhook with its deliveries. Nothing more is sent to it."""
     with bootstrap(load_settings(url=url)) as services:
-        services.webhooks.delete(webhook_id, by=services.user)
+        ServerServices(services=services).webhooks.delete(webhook_id, by=services.user)
     show({"deleted": webhook_id}, f"Deleted webhook {webhook_id}.", as_json=as_json)
 
 
@@ -80,7 +81,7 @@ def deliveries(*, webhook_id: str, status: str | None, limit: int, url: str | No
     """
     wanted = None if status is None else DeliveryStatus(status)
     with bootstrap(load_settings(url=url)) as services:
-        found = services.webhooks.list_deliveries(webhook_id, status=wanted, limit=limit)
+        found = ServerServices(services=services).webhooks.list_deliveries(webhook_id, status=wanted, limit=limit)
     rows = [_delivery(each, as_json=as_json) for each in found]
     show_rows(rows, as_json=as_json, empty="There is no such delivery.")
 
@@ -94,7 +95,7 @@ def deliveries(*, webhook_id: str, status: str | None, limit: int, url: str | No
 def retry(*, webhook_id: str, position: int, url: str | None, as_json: bool) -> None:
     """Send an event again: POSITION is its number in `wtb webhook deliveries`."""
     with bootstrap(load_settings(url=url)) as services:
-        delivery = services.webhooks.retry(webhook_id, position, by=services.user)
+        delivery = ServerServices(services=services).webhooks.retry(webhook_id, position, by=services.user)
     show(_delivery(delivery, as_json=True), f"A running `wtb serve` sends event {position} again.", as_json=as_json)
 
 
