@@ -137,7 +137,7 @@ class BatchTest:
             retries=self.retries,
             job_timeout_s=self.job_timeout_s,
             resources=Resources.of(self.resources),
-            workers=self.workers or default_workers(self.runner, self.ray_address),
+            workers=default_workers(self.runner, self.ray_address) if self.workers is None else self.workers,
             runner=self.runner,
             ray_address=self.ray_address,
             budget=Budget.of(self.budget),
