@@ -67,6 +67,8 @@ def _installed() -> tuple[str, ...]:
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     folders = [sysconfig.get_paths()[name] for name in names]
     folders += [*site.getsitepackages(), site.getusersitepackages()]
+    # A virtual environment on top of another one, as `uv run --with` makes it, also has that one's packages.
+    folders += [folder for folder in sys.path if Path(folder).name in ("site-packages", "dist-packages")]
     # For a virtual environment, the standard library is with the interpreter that created it.
     folders.append(sysconfig.get_path("stdlib", vars={"base": sys.base_prefix, "installed_base": sys.base_prefix}))
     return tuple({f"{Path(folder).resolve()}/" for folder in folders})
