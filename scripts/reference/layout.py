@@ -236,6 +236,7 @@ _RESULT = Described(
             "unpriced",
             "crowding",
             "quicker_in_processes",
+            "is_short",
             "limits",
             "measured_apart",
         ),

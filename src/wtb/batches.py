@@ -137,7 +137,7 @@ class BatchTest:
             retries=self.retries,
             job_timeout_s=self.job_timeout_s,
             resources=Resources.of(self.resources),
-            workers=self.workers or default_workers(self.runner, self.ray_address),
+            workers=default_workers(self.runner, self.ray_address) if self.workers is None else self.workers,
             runner=self.runner,
             ray_address=self.ray_address,
             budget=Budget.of(self.budget),
@@ -181,7 +181,7 @@ def default_workers(runner: str = "threads", ray_address: str | None = None) -> 
     In threads there are more than cores, because nodes mostly wait for models. In processes they compute. On a Ray
     cluster there are as many workers as it has room for, at most 50.
     """
-    if ray_address is not None:
+    if ray_address is not None or (runner == "ray" and os.environ.get("RAY_ADDRESS")):
         return 50
     cores = os.cpu_count() or 1
     return min(4, cores) if runner in ("processes", "ray") else min(8, cores * 2)

@@ -12,6 +12,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 from wtb.application.batches.attempt import Progress
 from wtb.application.batches.forecast import Forecast
+from wtb.application.batches.plan import check_workers
 from wtb.application.queries.batch_data import BatchStatusView
 from wtb.application.queries.lookup import Prefix
 from wtb.application.queries.views import RunView, WorkflowView
@@ -353,7 +354,9 @@ class Bench:
             scores = score_run(what.id, chosen, expected, what._restored, created_by=created_by)
             return {each.metric: _score_or_error(each) for each in scores}
         given = None if cases is None else read_cases(cases)
-        self.services.scoring.score_batch(what.batch, chosen, given, workers or default_workers())
+        workers = default_workers() if workers is None else workers
+        check_workers(workers)
+        self.services.scoring.score_batch(what.batch, chosen, given, workers)
         return self.get_batch(what.id)
 
     @_taking_what(evaluate)

@@ -16,9 +16,9 @@ from uuid import uuid4
 
 from wtb.application.batches.baselines import Baselines
 from wtb.application.batches.batch_editor import BatchEditor
+from wtb.application.batches.batch_services import BatchServices
 from wtb.application.batches.batch_test_runner import BatchTestRunner
 from wtb.application.batches.job_reversals import JobReversals
-from wtb.application.batches.job_runner import BatchServices
 from wtb.application.batches.planner import BatchPlanner
 from wtb.application.batches.run_scoring import RunScoring
 from wtb.application.batches.scoring import Scoring

@@ -7,7 +7,6 @@ so that they answer while a job runs, and so has `watch`.
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import uuid
 from collections.abc import Mapping
@@ -24,6 +23,7 @@ from wtb.domain.job_attempt import RayIds
 from wtb.domain.ports import NO_TELEMETRY
 from wtb.domain.runner import Assignment, ResultSettled
 from wtb.infrastructure.runners.process_memory import memory_above
+from wtb.infrastructure.runners.project_folder import go_to_project
 from wtb.infrastructure.runners.ray_messages import BeginWork
 from wtb.infrastructure.runners.shared_store import check_shared_store
 from wtb.infrastructure.worker_telemetry import WorkerTelemetry
@@ -61,7 +61,7 @@ class RayWorker:
         given = BeginWork.from_data(message)
         try:
             check_shared_store(given)
-            folder = _go_to_project(given)
+            folder = go_to_project(given.folder, given.path)
             telemetry = self._measurements if given.assignment.is_measured else NO_TELEMETRY
             self._services = bootstrap(settings_from(given.assignment.settings), telemetry=telemetry, is_worker=True)
             code = None if carried is None else ray.cloudpickle.loads(carried)
@@ -131,15 +131,6 @@ class RayWorker:
         self._ended.set()
         self._services.close()
         return report
-
-
-def _go_to_project(given: BeginWork) -> Path | None:
-    """Work in the folder of the project, as the process that runs the batch does; return the folder if it is a copy."""
-    if ray.get_runtime_context().runtime_env.get("working_dir"):
-        return Path.cwd()  # Ray has made the copy and has gone there
-    os.chdir(given.folder)
-    sys.path[:] = [*given.path, *(each for each in sys.path if each not in given.path)]
-    return None
 
 
 def _ray_ids() -> RayIds:

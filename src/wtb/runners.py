@@ -20,6 +20,8 @@ RAY = "ray"
 
 def load_runner(name: str, *, ray_address: str | None = None) -> Runner:
     """Return a new runner; raise InvalidInput, naming the known ones, if there is none of this name."""
+    if not isinstance(name, str):
+        raise InvalidInput(f"runner={name!r}: give the name of a runner, such as 'processes', or file.py:Runner")
     if name == RAY:
         return _ray_runner(ray_address)
     if ray_address is not None:

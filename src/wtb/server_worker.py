@@ -6,10 +6,7 @@ a crash, with every process that it started.
 
 from __future__ import annotations
 
-import os
 import queue
-import signal
-import socket
 import sys
 import threading
 from collections.abc import Mapping
@@ -26,6 +23,7 @@ from wtb.domain.errors import Conflict, ExecutionNotFound, InvalidInput, Storage
 from wtb.domain.secrets import SECRET_KEYS, SECRET_PATTERNS, Masker, masked_logger
 from wtb.infrastructure.owners import ProcessOwners
 from wtb.infrastructure.runners.channel import Channel
+from wtb.infrastructure.runners.worker_process import channel_to_parent, end_at_once
 from wtb.server_commands import HANDLERS
 from wtb.server_commands.desk import WorkerDesk
 from wtb.server_commands.workflows import answer
@@ -52,14 +50,7 @@ class _Mailbox:
                 self.request.pause()
             else:
                 self._messages.put(message)
-        _end_at_once()
-
-
-def _end_at_once() -> None:
-    """Kill this process and all that it started. The store survives that, as it survives a crash."""
-    if os.getpgid(0) == os.getpid():
-        os.killpg(0, signal.SIGKILL)
-    os._exit(1)
+        end_at_once()
 
 
 def serve(channel: Channel) -> None:
@@ -139,17 +130,14 @@ def _keep(commands: Commands, command: Command, ended: threading.Event) -> None:
             commands.extend(command)
         except Conflict:
             if not ended.is_set():
-                _end_at_once()
+                end_at_once()
         except WTBError:
             _log.warning("the lease of command %s could not be extended; it tries again", command.id, exc_info=True)
 
 
 def main() -> None:
     """Serve the server that started this process."""
-    number = int(sys.argv[1])
-    os.set_inheritable(number, False)
-    parent = os.getppid()
-    serve(Channel(socket.socket(fileno=number), lambda: os.getppid() == parent))
+    serve(channel_to_parent())
 
 
 if __name__ == "__main__":

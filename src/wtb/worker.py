@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import importlib
 import logging
-import os
 import queue
-import signal
-import socket
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,6 +38,7 @@ from wtb.infrastructure.evaluators.named import read_evaluators
 from wtb.infrastructure.evaluators.outputs import read_output
 from wtb.infrastructure.object_references import described
 from wtb.infrastructure.runners.channel import Channel
+from wtb.infrastructure.runners.worker_process import channel_to_parent, end_at_once
 from wtb.infrastructure.worker_telemetry import WorkerTelemetry
 from wtb.loading import load_workflow, look_in
 from wtb.settings import settings_from
@@ -166,14 +164,7 @@ class _Desk:
     def _read(self) -> None:
         while (message := self._channel.receive()) is not None:
             self._messages.put(message)
-        _end_at_once()
-
-
-def _end_at_once() -> None:
-    """Kill this process and all that it started. The store survives that, as it survives a crash."""
-    if os.getpgid(0) == os.getpid():
-        os.killpg(0, signal.SIGKILL)
-    os._exit(1)
+        end_at_once()
 
 
 def serve(channel: Channel) -> None:
@@ -242,10 +233,7 @@ def keep_claims(worker: BatchWorker, ended: threading.Event) -> None:
 
 def main() -> None:
     """Serve the runner that started this process."""
-    number = int(sys.argv[1])
-    os.set_inheritable(number, False)
-    parent = os.getppid()
-    serve(Channel(socket.socket(fileno=number), lambda: os.getppid() == parent))
+    serve(channel_to_parent())
 
 
 if __name__ == "__main__":

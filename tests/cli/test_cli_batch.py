@@ -368,6 +368,7 @@ def test_a_run_a_paused_run_and_a_fork_go_on_with_other_variants(shell: Shell, m
             2,
             "there is no runner 'tasks'; there are processes, ray, threads; name your own as file.py:Runner",
         ),
+        (("batch", "run", "batch.py", "--memory-gb", "1"), 2, "--memory-gb needs worker processes"),
         (("batch", "show", "nope"), 1, "no batch 'nope'"),
         (("batch", "show", "qa", "--pareto", "nope"), 2, "there is no metric 'nope'"),
         (("compare", "qa", "qa"), 2, "qa:baseline is the same on both sides"),

@@ -20,6 +20,7 @@ from wtb.bench import Bench
 from wtb.domain.errors import InvalidInput
 from wtb.domain.variants import combinations, label, parse_label
 from wtb.flow import Workflow
+from wtb.infrastructure.runners.threads import ThreadRunner
 from wtb.infrastructure.upkeep.garbage import SweptGarbage
 
 CASES = [{"id": str(number), "input": {"q": number}, "expected": {"answer": "abc"}} for number in range(3)]
@@ -495,7 +496,11 @@ def test_evaluators_that_fail_or_give_no_number_are_recorded(bench: Bench) -> No
         ({"baseline": "polite"}, r"baseline='polite' is not a combination; give \{'NODE': 'VARIANT'\}"),
         ({"evaluators": [wtb.Latency(), wtb.Latency()]}, "two evaluators are called 'latency_s'"),
         ({"evaluators": [object()]}, "object is not an evaluator"),
-        ({"repeats": 0}, "repeats must be at least 1"),
+        ({"repeats": 0}, "repeats must be a whole number of at least 1, not 0"),
+        ({"retries": -1}, "retries must be a whole number of at least 0, not -1"),
+        ({"workers": 0}, "workers must be a whole number from 1 to 256, not 0"),
+        ({"workers": "two"}, "workers must be a whole number from 1 to 256, not 'two'"),
+        ({"runner": ThreadRunner}, "give the name of a runner, such as 'processes'"),
         ({"runner": "tasks"}, "there is no runner 'tasks'; there are processes, ray, threads; name your own"),
         ({"budget": {"eur": 5}}, "budget={'eur': 5}: give a mapping such as {'usd': 5}, with any of usd, tokens, s"),
         ({"budget": {"usd": -1}}, "budget: usd must be 0 or more, not -1"),
@@ -651,5 +656,5 @@ def test_a_sweep_keeps_the_files_of_results_that_can_still_be_shared(bench: Benc
 
 @pytest.mark.parametrize("workers", [-1, 10**30])
 def test_more_workers_than_a_machine_can_hold_are_refused(workers: int) -> None:
-    with wtb.Bench("memory://") as bench, pytest.raises(InvalidInput, match="workers must be from 1 to 256"):
+    with wtb.Bench("memory://") as bench, pytest.raises(InvalidInput, match="workers must be a whole number from 1"):
         bench.batch(chain(Tally()), cases=CASES, evaluators=ANSWER, workers=workers)

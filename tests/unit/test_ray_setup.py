@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from wtb.batches import default_workers
 from wtb.domain.errors import InvalidInput
 from wtb.domain.job_attempt import AttemptEnd, JobAttempt, RayIds
 from wtb.domain.runner import Assignment
@@ -44,6 +45,15 @@ def test_an_address_is_only_for_ray_and_not_that_of_a_client_server() -> None:
         load_runner("threads", ray_address="auto")
     with pytest.raises(InvalidInput, match="Start the batch on a machine of the cluster"):
         load_runner("ray", ray_address="ray://head:10001")
+
+
+def test_a_cluster_gets_as_many_workers_however_its_address_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    assert default_workers("ray") <= 4
+    assert default_workers("ray", "auto") == 50
+    monkeypatch.setenv("RAY_ADDRESS", "auto")
+    assert default_workers("ray") == 50
+    assert default_workers("processes") <= 4
 
 
 def test_the_message_to_a_worker_survives_as_plain_data(tmp_path: Path) -> None:

@@ -58,6 +58,9 @@ MOST_FLAKY = 50
 _BUSY = 0.7
 """If threads keep at least this share of a core busy, they mostly compute."""
 
+_MOSTLY = 0.5
+"""If the nodes took less than this share of the time, WTB's own work kept the core busy."""
+
 _SHORT_S = 5.0
 """Starting processes takes a second or two: a shorter batch gains nothing."""
 
@@ -398,14 +401,24 @@ class BatchResult(Displayed):
     def quicker_in_processes(self) -> float | None:
         """How many times as quick the batch would be in processes at most; None if that would not help.
 
-        It helps if the batch ran in threads, which share one core when they compute, and that core was busy.
+        It helps if the batch ran in threads and its nodes computed: then they shared one core. A batch of a few seconds
+        gains nothing, whatever this says, because processes take a second or two to start.
         """
         record = self.batch.record
         used, usable = record.cores_used, min(record.workers, record.cores)
-        if used is None or used < _BUSY or usable < 2 or self.spent.s < _SHORT_S:
+        if used is None or used < _BUSY or usable < 2 or not self._is_time_of_nodes():
             return None
         quicker = usable / max(used, 1.0)
         return quicker if quicker >= _WORTH_IT else None
+
+    def _is_time_of_nodes(self) -> bool:
+        """Whether nodes took most of the time, not WTB itself."""
+        return sum(job.record.latency_s or 0.0 for job in self._jobs) >= self.spent.s * _MOSTLY
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the batch took only a few seconds, so that it would gain nothing from processes."""
+        return self.spent.s < _SHORT_S
 
     @property
     def measured_apart(self) -> dict[str, str]:

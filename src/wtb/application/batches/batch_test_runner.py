@@ -10,8 +10,9 @@ from dataclasses import replace
 
 from wtb.application.batch_driving import driving, report_driver
 from wtb.application.batches.attempt import BatchAttempt, Progress
+from wtb.application.batches.batch_services import BatchServices
 from wtb.application.batches.forecast import Forecast
-from wtb.application.batches.job_runner import BatchServices, JobRunner
+from wtb.application.batches.job_runner import JobRunner
 from wtb.application.batches.plan import BatchPlan, record_of, work_order_of
 from wtb.application.batches.planner import PlannedJobs
 from wtb.application.batches.probe_object import check_probe, probe_object

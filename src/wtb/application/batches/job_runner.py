@@ -19,11 +19,7 @@ from wtb.application.runs.execution_controller import WaitsForResult
 from wtb.application.runs.run_limits import BATCH_LIMITS, RunLimits
 from wtb.domain.batch import Batch, BatchStatus, Job, JobStatus
 from wtb.domain.cases import Case
-from wtb.domain.errors import (
-    ConnectionLost,
-    ExecutionNotFound,
-    WTBError,
-)
+from wtb.domain.errors import ConnectionLost, ExecutionNotFound, WTBError
 from wtb.domain.events import Event
 from wtb.domain.job_attempt import AttemptEnd, JobAttempt, RayIds, WorkerName
 from wtb.domain.ports import Measure, measured
@@ -40,8 +36,6 @@ from wtb.domain.runner import (
 )
 from wtb.domain.spending import Spent
 from wtb.domain.tool_answers import External
-
-__all__ = ["BatchServices", "JobRunner"]
 
 _log = logging.getLogger(__name__)
 

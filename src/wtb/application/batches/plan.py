@@ -150,10 +150,9 @@ class BatchPlan:
 
 def check_plan(plan: BatchPlan) -> None:
     """Raise InvalidInput for options that make no sense, before anything runs."""
-    if not 1 <= plan.workers <= MOST_WORKERS:
-        raise InvalidInput(f"workers must be from 1 to {MOST_WORKERS}, not {plan.workers}; each takes memory")
-    if plan.repeats < 1:
-        raise InvalidInput(f"repeats must be at least 1, not {plan.repeats}")
+    check_workers(plan.workers)
+    _check_whole("repeats", plan.repeats, least=1)
+    _check_whole("retries", plan.retries, least=0)
     if plan.job_timeout_s is not None and not plan.job_timeout_s > 0:
         raise InvalidInput(f"job_timeout_s must be more than 0, not {plan.job_timeout_s!r}")
     unknown = plan.fresh_nodes - {node.name for node in plan.definition.nodes}
@@ -162,6 +161,18 @@ def check_plan(plan: BatchPlan) -> None:
         raise InvalidInput(f"fresh: there is no node {', '.join(sorted(unknown))}; there are {known}")
     if not plan.evaluators:
         raise InvalidInput("a batch needs at least one evaluator, as wtb.ExactMatch('answer')")
+
+
+def check_workers(workers: object) -> None:
+    """Raise InvalidInput for a number of workers that makes no sense."""
+    _check_whole("workers", workers, least=1, most=MOST_WORKERS)
+
+
+def _check_whole(name: str, value: object, *, least: int, most: int | None = None) -> None:
+    if isinstance(value, int) and not isinstance(value, bool) and least <= value and (most is None or value <= most):
+        return
+    span = f"of at least {least}" if most is None else f"from {least} to {most}"
+    raise InvalidInput(f"{name} must be a whole number {span}, not {value!r}")
 
 
 def record_of(plan: BatchPlan, known: Sequence[Job], codec: Codec, masker: Masker) -> BatchRecord:

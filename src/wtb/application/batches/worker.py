@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from wtb.application.batches.job_runner import BatchServices, JobRunner
+from wtb.application.batches.batch_services import BatchServices
+from wtb.application.batches.job_runner import JobRunner
 from wtb.application.batches.plan import BatchPlan, Prints, versions_here
 from wtb.application.batches.planner import SETUP, workflow_digest
 from wtb.application.batches.scoring import kept_cases

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import traceback
 from pathlib import Path
 
-from wtb.application.dependencies.own_code import is_installed
-
-_WTB = Path(__file__).resolve().parents[2]
+from wtb.application.dependencies.own_code import is_own_file
 
 REMOTE_TRACEBACK = "wtb_remote_traceback"
 """The attribute of an error that happened in another process: its traceback there, as text."""
@@ -48,13 +45,11 @@ def _begin_with_own(stack: traceback.StackSummary) -> None:
     del stack[:first]
 
 
-@functools.lru_cache(maxsize=1_000)
 def _is_own(file: str) -> bool:
     """Whether code is the user's own, and not from WTB, Python or an installed package."""
-    if file.startswith("<frozen "):
-        return False
-    path = Path(file).resolve()
-    return not path.is_relative_to(_WTB) and not is_installed(str(path))
+    if file.startswith("<"):  # typed in, or made at run time
+        return not file.startswith("<frozen ")
+    return is_own_file(file)
 
 
 def _shown(file: str) -> str:

@@ -172,6 +172,8 @@ def run(
             changes["limits"] = _limits(test, limits)
         budget = Budget.of({**Budget.of(test.budget).limits(), **more})
         if memory_gb is not None:
+            if changes.get("runner", test.runner) == "threads":
+                raise InvalidInput("--memory-gb needs worker processes, which can be ended: add `--runner processes`")
             changes["resources"] = replace(Resources.of(test.resources), memory_gb=memory_gb)
         _run(bench, replace(test, budget=budget, **changes), only, remeasure=remeasure, as_json=as_json)
 

@@ -63,8 +63,11 @@ def _dead(job: JobResult, *, whole: bool) -> dict[str, Any]:
 def print_runner_hint(result: BatchResult) -> None:
     """Say how much quicker processes would be, if the nodes computed and shared one core."""
     quicker = result.quicker_in_processes
-    if quicker is not None:
-        echo(
-            f"The nodes computed on one core most of the time: `--runner processes` would be up to {quicker:.1f} times "
-            "as quick."
-        )
+    if quicker is None:
+        return
+    gain = f"up to {quicker:.1f} times as quick"
+    if result.is_short:
+        text = f"This batch is too short to gain from `--runner processes`; a longer one would be {gain}."
+        echo(f"The nodes computed on one core most of the time. {text}")
+    else:
+        echo(f"The nodes computed on one core most of the time: `--runner processes` would be {gain}.")

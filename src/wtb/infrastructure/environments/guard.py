@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from wtb.infrastructure.environments.descendants import adopt_orphans, end_descendants, is_alone
-from wtb.infrastructure.runners.processes import how_it_ended
+from wtb.infrastructure.runners.worker_process import how_it_ended
 
 _LOOK_S = 1.0
 """How often the guard checks that the process of the run is alive: a forked child may keep its socket open."""

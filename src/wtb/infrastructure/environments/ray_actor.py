@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import queue
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
@@ -16,6 +14,7 @@ from wtb.domain.errors import EnvironmentFailed, WTBError
 from wtb.infrastructure.environments.scratch_folder import ScratchFolder
 from wtb.infrastructure.environments.server_link import ServerLink
 from wtb.infrastructure.environments.subprocess import SubprocessEnvironment
+from wtb.infrastructure.runners.project_folder import go_to_project
 
 _WAIT_S = 5.0
 """How long a call waits for messages; then it returns without any, and the other side calls again."""
@@ -44,7 +43,7 @@ class EnvironmentActor:
     def _created(self, given: Mapping[str, Any]) -> str:
         if given["wtb"] != (ours := version("workflow-test-bench")):
             raise EnvironmentFailed(f"the cluster has WTB {ours}, and this process {given['wtb']}; install the same")
-        _go_to_project(given)
+        go_to_project(given["folder"], given["path"])
         self._environment = SubprocessEnvironment(EnvironmentConfig.from_data(given["config"]), self._home.path)
         return platform.node()
 
@@ -114,13 +113,3 @@ def _answered(call: Callable[[], Any]) -> dict[str, Any]:
         return {"answer": call()}
     except WTBError as error:
         return {"refused": str(error)}
-
-
-def _go_to_project(given: Mapping[str, Any]) -> None:
-    """Work in the folder of the project: in Ray's copy of it, or in the folder itself on the same machine."""
-    import ray
-
-    if ray.get_runtime_context().runtime_env.get("working_dir"):
-        return
-    os.chdir(given["folder"])
-    sys.path[:] = [*given["path"], *(each for each in sys.path if each not in given["path"])]

@@ -20,7 +20,7 @@ from wtb.domain.errors import EnvironmentFailed
 from wtb.domain.secrets import Secret
 from wtb.infrastructure.environments.virtual_environments import interpreter_for
 from wtb.infrastructure.runners.channel import Channel
-from wtb.infrastructure.runners.processes import how_it_ended
+from wtb.infrastructure.runners.worker_process import how_it_ended
 
 PASSED = ("PATH", "HOME", "LANG")
 """The variables of this process that a node sees, besides those that its config declares."""

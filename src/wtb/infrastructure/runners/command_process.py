@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -15,7 +12,7 @@ from wtb.application.server.dispatch import answer_of
 from wtb.domain.commands import Command
 from wtb.domain.errors import WorkerFailed
 from wtb.infrastructure.runners.channel import Channel
-from wtb.infrastructure.runners.processes import how_it_ended
+from wtb.infrastructure.runners.worker_process import how_it_ended, kill_session, started
 
 _LAST_WORDS_S = 10.0
 """How long a worker may take to end once it has nothing to do."""
@@ -25,15 +22,7 @@ class CommandProcess:
     """A worker, seen from the server. The settings go over a socket: they may hold a password."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        here, there = socket.socketpair()
-        with there:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "wtb.server_worker", str(there.fileno())],
-                stdin=subprocess.DEVNULL,
-                pass_fds=[there.fileno()],
-                # In its own session it does not get the Ctrl-C of the terminal, and can be ended with its children.
-                start_new_session=True,
-            )
+        self._process, here = started("wtb.server_worker")
         self._channel = Channel(here, self._is_alive)
         self._channel.send({"settings": dict(settings), "path": sys.path})
         said = self._channel.receive()
@@ -70,8 +59,7 @@ class CommandProcess:
         self._channel.send({"stop": True})
 
     def kill(self) -> None:
-        with suppress(OSError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        kill_session(self._process)
         self._process.wait()
         self._channel.close()
 
@@ -82,7 +70,5 @@ class CommandProcess:
         except subprocess.TimeoutExpired:
             self.kill()
             return "did not end and was killed"
-        code = self._process.returncode
-        with suppress(OSError):  # its children would go on with what another worker gets
-            os.killpg(self._process.pid, signal.SIGKILL)
-        return how_it_ended(code)
+        kill_session(self._process)
+        return how_it_ended(self._process.returncode)

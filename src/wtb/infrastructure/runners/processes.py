@@ -8,16 +8,12 @@ memory. When this process ends, in whatever way, the sockets close, and the work
 
 from __future__ import annotations
 
-import os
 import queue
-import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 
 from wtb.application.batches.worker_messages import error_from, report_from
 from wtb.domain.errors import WorkerFailed
@@ -36,6 +32,7 @@ from wtb.domain.runner import (
 )
 from wtb.infrastructure.runners.channel import Channel
 from wtb.infrastructure.runners.process_memory import kill_family, memory_above
+from wtb.infrastructure.runners.worker_process import how_it_ended, kill_session, started
 
 _STARTS = 3
 """How often a worker is started that ends before it is ready."""
@@ -153,15 +150,7 @@ class WorkerProcess:
     """A worker process, seen from the process that started it."""
 
     def __init__(self) -> None:
-        here, there = socket.socketpair()
-        with there:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "wtb.worker", str(there.fileno())],
-                stdin=subprocess.DEVNULL,
-                pass_fds=[there.fileno()],
-                # In its own session it does not get the Ctrl-C of the terminal, and can be ended with its children.
-                start_new_session=True,
-            )
+        self._process, here = started("wtb.worker")
         self._channel = Channel(here, self.is_alive)
         self.name = f"/{self._process.pid}/"
         """The name of the process in leases; a worker sends it when it is ready."""
@@ -230,8 +219,7 @@ class WorkerProcess:
             was_ended = True
         code = self._process.poll()
         if code != 0:
-            with suppress(OSError):  # its children would continue a job that another worker gets
-                os.killpg(self._process.pid, signal.SIGKILL)
+            kill_session(self._process)
         self._process.wait()
         self._channel.close()
         return "did not end and was killed" if was_ended else how_it_ended(code or 0)
@@ -244,13 +232,3 @@ def _exceeded(limits: JobLimits, pid: int, took_s: float) -> ExceededLimit | Non
     limit = limits.resources.memory_bytes
     used = None if limit is None else memory_above(pid, limit)
     return None if limit is None or used is None else ExceededLimit.memory(used, limit)
-
-
-def how_it_ended(code: int) -> str:
-    """Say how a process ended."""
-    if code >= 0:
-        return f"ended with exit code {code}"
-    try:
-        return f"was ended by signal {signal.Signals(-code).name}"
-    except ValueError:
-        return f"was ended by signal {-code}"

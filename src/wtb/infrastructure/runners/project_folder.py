@@ -1,9 +1,11 @@
-"""The project folder as it is copied to the workers of a Ray cluster: without what is ignored, and not too large."""
+"""The project folder on a Ray cluster: copied to its workers without what is ignored, if it is not too large."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,20 @@ def project_runtime(folder: Path) -> dict[str, Any]:
             ".gitignore), or start the batch in a smaller folder"
         )
     return {"working_dir": str(folder), "excludes": rules}
+
+
+def go_to_project(folder: str, path: Sequence[str]) -> Path | None:
+    """Work in the project folder, in a process on Ray: in Ray's copy, which is returned, or else in the folder itself.
+
+    `path` is where the process that started the work looks for modules.
+    """
+    import ray
+
+    if ray.get_runtime_context().runtime_env.get("working_dir"):
+        return Path.cwd()  # Ray has made the copy and has gone there
+    os.chdir(folder)
+    sys.path[:] = [*path, *(each for each in sys.path if each not in path)]
+    return None
 
 
 def _rules(folder: Path) -> list[str]:

@@ -1,0 +1,63 @@
+"""A worker process, from both sides: how it is started and killed, and how it ends with the process that started it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from typing import NoReturn
+
+from wtb.infrastructure.runners.channel import Channel
+
+# The side that starts it
+
+
+def started(module: str) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """Start `python -m MODULE FD`; return the process and our end of the socket FD."""
+    here, there = socket.socketpair()
+    with there:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", module, str(there.fileno())],
+            stdin=subprocess.DEVNULL,
+            pass_fds=[there.fileno()],
+            # In its own session it does not get the Ctrl-C of the terminal, and can be ended with its children.
+            start_new_session=True,
+        )
+    return process, here
+
+
+def kill_session(process: subprocess.Popen[bytes]) -> None:
+    """Kill what is left of a worker's session: its children would continue what another worker gets."""
+    with suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def how_it_ended(code: int) -> str:
+    """Say how a process ended."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was ended by signal {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"
+
+
+# The worker itself
+
+
+def channel_to_parent() -> Channel:
+    """Return the channel of this worker to the process that started it, over the socket that the command line names."""
+    number = int(sys.argv[1])
+    os.set_inheritable(number, False)
+    parent = os.getppid()
+    return Channel(socket.socket(fileno=number), lambda: os.getppid() == parent)
+
+
+def end_at_once() -> NoReturn:
+    """Kill this process and all that it started. The store survives that, as it survives a crash."""
+    if os.getpgid(0) == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)
