@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wtb.application.dependencies.own_code import project_root
+from wtb.application.dependencies.own_code import is_installed, project_root
 
 
 @pytest.mark.parametrize("mark", [".git", "pyproject.toml"])
@@ -26,3 +26,12 @@ def test_a_project_that_has_nothing_else_is_known_by_its_store(tmp_path: Path, m
     sub.mkdir()
     monkeypatch.chdir(sub)
     assert project_root() == tmp_path.resolve()
+
+
+def test_packages_of_another_virtual_environment_on_the_path_are_not_the_users_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packages = tmp_path / "base" / "site-packages"
+    monkeypatch.syspath_prepend(packages)
+    assert is_installed(str(packages / "library.py"))
+    assert not is_installed(str(tmp_path / "base" / "mine.py"))

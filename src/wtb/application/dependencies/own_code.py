@@ -53,7 +53,7 @@ def is_own_file(file: str) -> bool:
 
 def is_installed(path: str) -> bool:
     """Whether a path is in Python's own folders or in those of installed packages."""
-    return path.startswith(_installed())
+    return path.startswith(_installed(tuple(sys.path)))
 
 
 @functools.cache
@@ -63,10 +63,12 @@ def is_wtb_file(file: str) -> bool:
 
 
 @functools.cache
-def _installed() -> tuple[str, ...]:
+def _installed(search_path: tuple[str, ...]) -> tuple[str, ...]:
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     folders = [sysconfig.get_paths()[name] for name in names]
     folders += [*site.getsitepackages(), site.getusersitepackages()]
+    # A virtual environment may build on another one, whose packages are then on the path.
+    folders += [folder for folder in search_path if Path(folder).name in {"site-packages", "dist-packages"}]
     # For a virtual environment, the standard library is with the interpreter that created it.
     folders.append(sysconfig.get_path("stdlib", vars={"base": sys.base_prefix, "installed_base": sys.base_prefix}))
     return tuple({f"{Path(folder).resolve()}/" for folder in folders})
