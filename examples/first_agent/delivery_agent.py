@@ -30,8 +30,9 @@ questions = {order: {"messages": [["user", f"When does order {order} arrive?"]]}
 cases = [{"id": order, "input": questions[order], "expected": day} for order, day in ORDERS.items()]
 
 # %% Which version is better?
-bench = wtb.Bench()
-evaluators = [wtb.Contains(wtb.langgraph.last_message), wtb.Tokens()]
-result = bench.batch(flow, cases=cases, evaluators=evaluators)
-print(result.compare())
-result.report("report.html")
+if __name__ == "__main__":
+    bench = wtb.Bench()
+    evaluators = [wtb.Contains(wtb.langgraph.last_message), wtb.Tokens()]
+    result = bench.batch(flow, cases=cases, evaluators=evaluators)
+    print(result.compare())
+    result.report("report.html")

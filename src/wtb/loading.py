@@ -230,13 +230,16 @@ def as_workflow(flow: Any) -> Workflow:
 
 
 def source_of(flow: Workflow) -> str | None:
-    """Return where a workflow can be loaded again: its source, or the module that holds it by name."""
-    return flow.source or place_of(flow, flow.origin)
+    """Return where a workflow can be loaded again: its source, or the module that holds it, or else its graph, by name.
+
+    The workflow comes first: it may have variants, and its graph has none.
+    """
+    return flow.source or place_of(flow) or (None if flow.origin is None else place_of(flow.origin))
 
 
-def place_of(*objects: object) -> str | None:
-    """Return the module that holds one of these objects by name, and that name: `package.module:name`."""
-    wanted = set(map(id, objects)) - {id(None)}
+def place_of(thing: object) -> str | None:
+    """Return the module that holds a thing by name, and that name: `package.module:name`."""
+    wanted = {id(thing)}
     # Every new run asks this, and thousands of modules may be loaded: compare ids without a Python loop.
     found = [held for held in _MODULES.now() if not wanted.isdisjoint(map(id, list(held.values())))]
     if not found:
@@ -244,7 +247,7 @@ def place_of(*objects: object) -> str | None:
     # Prefer the module that defines the workflow to a script that imports it: loading it is cheaper.
     main = vars(sys.modules["__main__"])
     held = next((held for held in found if held is not main), main)
-    name = next(name for name, value in list(held.items()) if id(value) in wanted)
+    name = next(name for name, value in list(held.items()) if value is thing)
     return f"{_module_place(held)}:{name}"
 
 

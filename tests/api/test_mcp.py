@@ -285,6 +285,12 @@ def test_large_and_hostile_states_are_bounded_text(project: EditorProject) -> No
             assert (
                 await editor.refused("show_run", run="none") == "no run 'none'; `wtb ls` lists the runs of this store"
             )
+            assert "far too long" in await editor.refused("show_run", run="x" * 100_000)
+            fork = (await editor.call("fork", run="first", update={"topic": "far " * 60_000}))["run"]["id"]
+            large = await editor.call("show_diff", run="first", old="review", other_run=fork)
+            assert [(each["key"], each["change"]) for each in large["state"]["children"]] == [("topic", "changed")]
+            part = await editor.call("show_diff", run="first", old="review", other_run=fork, path=["topic"])
+            assert (part["change"], part["old"]["value"]) == ("changed", "x")
             deep: Any = []
             for _ in range(150):
                 deep = [deep]

@@ -138,3 +138,21 @@ def test_a_workflow_is_found_by_name_in_all_modules_but_those_of_libraries(
     vars(module)["flow"] = flow
     monkeypatch.setitem(sys.modules, "anns_flows", module)
     assert source_of(flow) == ("anns_flows:flow" if is_found else None)
+
+
+def test_a_workflow_is_named_before_its_graph_which_has_no_variants(monkeypatch: pytest.MonkeyPatch) -> None:
+    from langgraph.graph import START, MessagesState, StateGraph
+
+    from wtb.langgraph import workflow
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("one", lambda state: {})
+    graph.add_edge(START, "one")
+    flow = workflow(graph, name="shown")
+    module = ModuleType("anns_graphs")
+    module.__file__ = "/home/ann/project/graphs.py"
+    vars(module).update(graph=graph, flow=flow)
+    monkeypatch.setitem(sys.modules, "anns_graphs", module)
+    assert source_of(flow) == "anns_graphs:flow"
+    del vars(module)["flow"]
+    assert source_of(flow) == "anns_graphs:graph"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from wtb.api.mcp.answers import LARGEST, answer
+from wtb.api.mcp.answers import LARGEST, answer, first_that_fit, page
 from wtb.api.mcp.inner_api import InnerApi, address_of
 from wtb.api.mcp.questions import batch_question, fork_question, resume_question, rollback_question
 from wtb.domain.access import Caller, Role
@@ -30,6 +30,27 @@ def test_an_answer_is_bounded_and_says_what_it_leaves_out(data: Any) -> None:
     assert len(text) <= LARGEST
     json.loads(text)
     assert "more" in text
+
+
+def test_a_page_that_does_not_fit_is_read_again_with_fewer_items_so_that_none_is_skipped() -> None:
+    asked: list[int] = []
+
+    async def read(limit: int) -> dict[str, Any]:
+        asked.append(limit)
+        return {"items": [{"id": str(number), "more": {"a": "y" * 200, "b": "z" * 500}} for number in range(limit)]}
+
+    found = json.loads(asyncio.run(page(read, 100)))
+    assert asked == [100, 50]
+    assert [item["id"] for item in found["items"]] == [str(number) for number in range(50)]
+
+
+def test_of_many_rows_an_answer_has_the_first_ones_and_the_number_of_the_others() -> None:
+    rows = [{"id": str(number), "figures": [0.25] * 100} for number in range(200)]
+    found = json.loads(first_that_fit({"name": "wide"}, "rows", rows))
+    assert found["name"] == "wide"
+    assert found["rows"] == rows[: len(found["rows"])]
+    assert len(found["rows"]) + found["rows_left"] == 200
+    assert "rows_left" not in json.loads(first_that_fit({}, "rows", rows[:10]))
 
 
 def test_an_answer_that_fits_is_whole_and_absent_values_of_users_stay() -> None:

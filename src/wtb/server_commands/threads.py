@@ -39,6 +39,8 @@ def run(desk: WorkerDesk, command: Command) -> Result:
 
 def update(desk: WorkerDesk, command: Command) -> Result:
     """Change the state of a thread as a node of its graph would."""
+    from langgraph.errors import InvalidUpdateError
+
     from wtb.langgraph import Saver
 
     given = command.arguments
@@ -48,7 +50,10 @@ def update(desk: WorkerDesk, command: Command) -> Result:
             return {"checkpoint_id": made}
         graph = flow.compiled_with(saver)
         config = _config(flow, command, given)
-        stored = asyncio.run(graph.aupdate_state(config, given.get("values"), as_node=given.get("as_node")))
+        try:
+            stored = asyncio.run(graph.aupdate_state(config, given.get("values"), as_node=given.get("as_node")))
+        except InvalidUpdateError as error:
+            raise InvalidInput(f"thread {command.subject!r} cannot be updated like this: {error}") from error
     return {"checkpoint_id": stored["configurable"]["checkpoint_id"]}
 
 

@@ -16,7 +16,7 @@ MODES = ("values", "updates", "messages-tuple", "custom")
 
 _LARGEST_PAGE = 1_000
 _REFUSED = {
-    "webhook": "a webhook of a single run is not offered; `wtb webhook create` adds one for the whole bench",
+    "webhook": "a webhook of a single run is not offered; `wtb webhook add` adds one for the whole bench",
     "after_seconds": "runs that begin later are not offered; start the run when it is due",
     "feedback_keys": "feedback keys are not offered; score the run with `wtb evaluate`",
     "langsmith_tracer": "LangSmith tracing is not offered",

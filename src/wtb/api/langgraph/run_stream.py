@@ -193,9 +193,10 @@ def problem(error: WTBError) -> dict[str, str]:
 
 
 def error_of(command: Command) -> dict[str, Any]:
-    """Return why a run failed, as LangGraph's clients read it."""
+    """Return why a run failed, as LangGraph's clients read it: the error of the graph, if it has failed by itself."""
     error = command.error or {}
-    return {"error": str(error.get("type")), "message": str(error.get("message"))}
+    told = error.get("cause") or error
+    return {"error": str(told.get("type")), "message": str(told.get("message"))}
 
 
 def final_values(graphs: LangGraphParts, command: Command) -> Any:

@@ -200,9 +200,9 @@ def _created(command: Command) -> Response:
 
 
 def _modes(given: list[str] | None) -> list[str]:
-    """Return the modes of a query; some clients write a list as JSON."""
+    """Return the modes of a query; some clients write a list as JSON, or an empty text for no mode."""
     found: list[Any] = []
-    for each in given or []:
+    for each in filter(None, given or []):
         try:
             read = json.loads(each) if each.startswith("[") else [each]
         except ValueError as error:

@@ -48,7 +48,10 @@ def create(graphs: Graphs, caller: Operator, body: ThreadRequest | None = None) 
         thread_id = graphs.book.create(body.thread_id, noted, by=caller.name)
     except AlreadyExists:
         if body.if_exists != "do_nothing" or body.thread_id is None:
-            raise
+            raise AlreadyExists(
+                f"there is already a thread {body.thread_id!r}; give another thread_id, or if_exists='do_nothing' to "
+                "use that one"
+            ) from None
         thread_id = body.thread_id
     return JsonAnswer(graphs.book.get(thread_id).to_data())
 

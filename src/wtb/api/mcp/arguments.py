@@ -12,7 +12,7 @@ Checkpoint = Annotated[
     Field(description='A checkpoint: a step number, a node name (its latest visit), "node#2", a name, or an id.'),
 ]
 Cursor = Annotated[str | None, Field(description="The `next` of the page before.")]
-Limit = Annotated[int, Field(ge=1, le=100, description="The most items to return.")]
+Limit = Annotated[int, Field(ge=1, le=100, description="The most items to return; fewer if they are large.")]
 BatchArgument = Annotated[str, Field(description="The name of a batch (then the latest one), or its id.")]
 Status = Literal["pending", "running", "paused", "rolling_back", "completed", "failed", "cancelled"]
 Path = Annotated[

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from mcp.server.mcpserver import Elicit, Resolve
 from pydantic import Field
 
-from wtb.api.mcp.answers import answer
+from wtb.api.mcp.answers import answer, first_that_fit, page
 from wtb.api.mcp.arguments import BatchArgument, Cursor, Limit, Wait
 from wtb.api.mcp.confirmation import NOTHING, Confirmation, Decision, asked, check_may_change, is_confirmed
 from wtb.api.mcp.desk import Asking, api_of
@@ -17,6 +17,7 @@ from wtb.api.mcp.questions import batch_question
 from wtb.domain.errors import InvalidInput
 
 _PLAN_S = 50.0
+_FEW = 10
 
 Configured = Annotated[
     str | None, Field(description="The name of a batch that the project defines. Or give `workflow` with `cases`.")
@@ -29,18 +30,28 @@ Cases = Annotated[
 ]
 Evaluators = Annotated[
     list[str | dict[str, str]] | None,
-    Field(description='For inline cases: names, or {"name": "exact_match", "key": "answer"}.'),
+    Field(description='For inline cases: such as "latency_s", or {"name": "exact_match", "key": "answer"}.'),
 ]
 Options = Annotated[
     dict[str, Any] | None,
-    Field(description='For inline cases: {"variants": "all", "repeats": 3, "budget": {"usd": 5}}.'),
+    Field(
+        description='For inline cases: {"variants": "all", "repeats": 3, "budget": {"usd": 5}, "external": "refuse"}; '
+        "also baseline, output, primary, workers, job_timeout_s, seed."
+    ),
 ]
 Only = Annotated[list[str] | None, Field(description='Only these combinations, such as "answer=long".')]
 
 
-async def list_batches(*, ctx: Asking, name: Name = None, cursor: Cursor = None, limit: Limit = 20) -> str:
+async def list_batches(
+    *,
+    ctx: Asking,
+    name: Annotated[str | None, Field(description="Only batches of this name.")] = None,
+    cursor: Cursor = None,
+    limit: Limit = 20,
+) -> str:
     """List batches that have run, newest first."""
-    return answer(await api_of(ctx).get("batches", name=name, cursor=cursor, limit=limit))
+    api = api_of(ctx)
+    return await page(lambda most: api.get("batches", name=name, cursor=cursor, limit=most), limit)
 
 
 async def _planned(api: InnerApi, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -115,18 +126,25 @@ async def start_batch(
     return answer({"batch": {"name": done.data["command"]["subject"]}, "note": note})
 
 
-async def show_batch(*, ctx: Asking, batch: BatchArgument) -> str:
+async def show_batch(
+    *,
+    ctx: Asking,
+    batch: BatchArgument,
+    skip: Annotated[int, Field(ge=0, description="Leave out so many combinations at the beginning.")] = 0,
+) -> str:
     """Show how far a batch is, and its verdict: scores and intervals of each combination, and who is better or worse.
 
-    "no evidence" means that chance is not ruled out, not that the combinations are equal.
+    "no evidence" means that chance is not ruled out, not that the combinations are equal. Of many combinations you see
+    the first ones; `skip` shows the others. list_answers has all failures.
     """
     api = api_of(ctx)
     status = await api.get("batches", batch)
     found = await api.get("batches", status["id"], "matrix")
     counts = ("id", "name", "workflow", "status", "completed", "failed", "left", "spent", "created_at")
-    more = ("baseline", "primary", "notes", "flaky", "failures", "evaluation_failures")
-    rows = [_row(row) for row in found["matrix"]]
-    return answer({**_some(status, counts), **_some(found, more), "combinations": rows})
+    more = ("baseline", "primary", "notes")
+    cases = {name: found[name][:_FEW] for name in ("flaky", "failures", "evaluation_failures")}
+    rows = [_row(row) for row in found["matrix"][skip:]]
+    return first_that_fit({**_some(status, counts), **_some(found, more), **cases}, "combinations", rows)
 
 
 def _row(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,9 +155,16 @@ def _row(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "combination": row["combination"],
         "is_baseline": row["is_baseline"],
-        "metrics": {name: _some(each, means) for name, each in row["metrics"].items()},
-        "verdicts": {name: _some(each, verdicts) for name, each in row["verdicts"].items()},
+        "metrics": {name: _rounded(_some(each, means)) for name, each in row["metrics"].items()},
+        "verdicts": {name: _rounded(_some(each, verdicts)) for name, each in row["verdicts"].items()},
     }
+
+
+def _rounded(value: Any) -> Any:
+    """Return figures with four digits: a model pays for each."""
+    if isinstance(value, dict):
+        return {name: _rounded(each) for name, each in value.items()}
+    return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
 def _some(data: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
@@ -161,9 +186,14 @@ async def list_answers(
 ) -> str:
     """List the results of a batch: case, combination, scores, output, error, and the id of the run."""
     filters = {"combination": combination, "failed": failed, "flaky": flaky, "different": different}
-    found = await api_of(ctx).get("batches", batch, "results", **filters, cursor=cursor, limit=limit)
+    api = api_of(ctx)
     names = ("case", "combination", "repeat", "status", "scores", "output", "error", "run", "latency_s")
-    return answer({"answers": [_some(each, names) for each in found["items"]], "next": found["next"]})
+
+    async def read(most: int) -> dict[str, Any]:
+        found = await api.get("batches", batch, "results", **filters, cursor=cursor, limit=most)
+        return {"answers": [_some(each, names) for each in found["items"]], "next": found["next"]}
+
+    return await page(read, limit)
 
 
 async def show_case(

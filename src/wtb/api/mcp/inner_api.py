@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from wtb.api.access import CALLER
 from wtb.domain.access import Caller
-from wtb.domain.errors import InvalidInput, WTBError
+from wtb.domain.errors import InvalidInput, TooMuchToShow, WTBError
 
 API = "/api/v1"
 _MAY_HAVE_SLASHES = "cases"
@@ -49,9 +49,12 @@ class InnerApi:
     async def _ask(self, method: str, path: tuple[str | int, ...], **more: Any) -> RouteAnswer:
         transport = httpx.ASGITransport(app=self._as_caller, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=None) as client:
-            answer = await client.request(method, address_of(*path), **more)
+            try:
+                answer = await client.request(method, address_of(*path), **more)
+            except httpx.InvalidURL as error:
+                raise InvalidInput("an id, a name or a path in the arguments is far too long") from error
         if answer.status_code >= 400:
-            raise WTBError(_sentence(answer))
+            raise _error(answer)
         return RouteAnswer(data=answer.json(), etag=answer.headers.get("etag"))
 
     async def _as_caller(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -80,9 +83,11 @@ def _json(body: Mapping[str, Any]) -> bytes:
         ) from error
 
 
-def _sentence(answer: httpx.Response) -> str:
-    """Return what a problem says."""
+def _error(answer: httpx.Response) -> WTBError:
+    """Return a problem as an error."""
     try:
-        return str(answer.json()["detail"])
+        problem = answer.json()
+        kind = TooMuchToShow if problem["code"] == "too-much-to-show" else WTBError
+        return kind(str(problem["detail"]))
     except (ValueError, KeyError, TypeError):
-        return f"the request failed (status {answer.status_code}); the log of `wtb mcp` says why"
+        return WTBError(f"the request failed (status {answer.status_code}); the log of `wtb mcp` says why")

@@ -39,7 +39,7 @@ def fork_question(run: str, target: str | int | None, **changes: Any) -> str:
 def resume_question(run: Mapping[str, Any], changes: Mapping[str, Any]) -> str:
     """Say where a run continues, and with what."""
     pause, failure = run["pause"], run["failure"]
-    why = pause["reason"] if pause else failure["message"] if failure else "without a reason"
+    why = pause["reason"] if pause else failure["message"] if failure else "not begun"
     asks = {key: each for key, each in ((pause or {}).get("question") or {}).items() if key != "identity"}
     return _lines(
         f"Continue run {run['id']} of workflow {run['workflow']}, which is {run['status']} ({why})?",

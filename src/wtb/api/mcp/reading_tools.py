@@ -7,14 +7,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from wtb.api.mcp.answers import answer
+from wtb.api.mcp.answers import answer, page
 from wtb.api.mcp.arguments import Checkpoint, Cursor, Limit, Path, RunArgument, Status
 from wtb.api.mcp.desk import Asking, api_of
+from wtb.domain.errors import TooMuchToShow
 
 _WINDOW = 8_000
 """How many characters of a long text are shown at a time."""
 _PIECE = 2_000
 _RUNS = "executions"
+_PLACE = ("run", "id", "step", "node", "visit")
 
 
 async def list_workflows(ctx: Asking) -> str:
@@ -39,7 +41,8 @@ async def list_runs(
 ) -> str:
     """List runs, newest first: id, workflow, status, and the error of those that failed."""
     filters = {"status": status, "workflow": workflow, "batch": batch, "health": health}
-    return answer(await api_of(ctx).get(_RUNS, **filters, cursor=cursor, limit=limit))
+    api = api_of(ctx)
+    return await page(lambda most: api.get(_RUNS, **filters, cursor=cursor, limit=most), limit)
 
 
 async def show_run(*, ctx: Asking, run: RunArgument) -> str:
@@ -56,12 +59,14 @@ async def show_history(
     limit: Limit = 30,
 ) -> str:
     """List the checkpoints of a run, newest first. Each names the node that ended with it and the nodes that follow."""
-    return answer(await api_of(ctx).get(_RUNS, run, "checkpoints", every=every, cursor=cursor, limit=limit))
+    api = api_of(ctx)
+    return await page(lambda most: api.get(_RUNS, run, "checkpoints", every=every, cursor=cursor, limit=most), limit)
 
 
 async def list_calls(*, ctx: Asking, run: RunArgument, cursor: Cursor = None, limit: Limit = 30) -> str:
     """List the tool calls of a run with arguments, results, and whether a rollback can undo them (`undo`)."""
-    return answer(await api_of(ctx).get(_RUNS, run, "calls", cursor=cursor, limit=limit))
+    api = api_of(ctx)
+    return await page(lambda most: api.get(_RUNS, run, "calls", cursor=cursor, limit=most), limit)
 
 
 async def show_state(
@@ -98,9 +103,24 @@ async def show_diff(
     old: Annotated[Checkpoint, Field(description="The older checkpoint.")],
     new: Annotated[Checkpoint | None, Field(description="The newer checkpoint; without it the current one.")] = None,
     other_run: Annotated[str | None, Field(description="The run of `new`, if it is another one.")] = None,
+    path: Annotated[list[Any] | None, Field(description="Only what differs at this place of the state.")] = None,
+    cursor: Cursor = None,
 ) -> str:
-    """Compare two checkpoints of one run or of two: state by path, files with unified diffs, tool calls in between."""
-    return answer(await api_of(ctx).get(_RUNS, run, "diff", from_=old, to=new, run=other_run))
+    """Compare two checkpoints of one run or of two: state by path, files with unified diffs, tool calls in between.
+
+    Of large states you see which parts differ: look into one with its `path`.
+    """
+    api, compared = api_of(ctx), {"from_": old, "to": new, "run": other_run}
+    if path is not None:
+        place = json.dumps(path)
+        return answer(await api.get(_RUNS, run, "diff", "state", **compared, path=place, cursor=cursor))
+    try:
+        found = await api.get(_RUNS, run, "diff", **compared)
+    except TooMuchToShow:
+        found = await api.get(_RUNS, run, "diff", **compared, part=["files", "calls"])
+        found["state"] = await api.get(_RUNS, run, "diff", "state", **compared, cursor=cursor)
+    sides = {side: {name: found[side][name] for name in _PLACE} for side in ("old", "new")}
+    return answer({**found, **sides})
 
 
 async def explain_failure(*, ctx: Asking, run: RunArgument) -> str:

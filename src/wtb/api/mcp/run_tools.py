@@ -23,17 +23,21 @@ from wtb.api.mcp.questions import fork_question, resume_question, rollback_quest
 from wtb.domain.errors import InvalidInput
 
 _RUNS = "executions"
+_ENDED = {"completed", "cancelled"}
 _LONG_S = 50.0
 """How long what usually takes a moment may take before the answer says that it goes on."""
 
 Tools = Annotated[bool, Field(description="Undo the effects of tools.")]
 Files = Annotated[bool, Field(description="Put the files back.")]
-Shared = Annotated[Literal["keep", "reverse"], Field(description="Calls that another branch builds on.")]
+Shared = Annotated[
+    Literal["keep", "reverse"], Field(description="What happens to calls that another branch builds on, too.")
+]
 Irreversible = Annotated[bool, Field(description="Go back even if some calls cannot be undone; their effects stay.")]
 Options = Annotated[
     dict[str, Any] | None,
     Field(
-        description='Options such as {"break_before": ["answer"], "variants": {"answer": "short"}, "max_steps": 20}.'
+        description='Options such as {"break_before": ["answer"], "variants": {"answer": "short"}, "max_steps": 20}; '
+        "also break_after, timeout_s, seed."
     ),
 ]
 
@@ -139,6 +143,8 @@ async def shown_run(*, ctx: Asking, run: str) -> RouteAnswer:
     """Return the run that the person is asked about; its version is the one that is changed."""
     check_may_change(ctx)
     found = await api_of(ctx).get(_RUNS, run)
+    if found["status"] in _ENDED:
+        raise InvalidInput(f"run {run!r} is {found['status']}; fork it or roll it back to continue")
     return RouteAnswer(data=found, etag=f'"{found["version"]}"')
 
 
@@ -171,7 +177,10 @@ async def resume(
     options: Options = None,
     wait_s: Wait = 30,
 ) -> str:
-    """Continue a run that is paused or has failed, or answer its question. It runs with the code as it is now."""
+    """Continue a run that is paused, has failed or has not begun, or answer its question.
+
+    It runs with the code as it is now.
+    """
     if not is_confirmed(decision):
         return NOTHING
     body = {"answer": answer, "update": state_edit(update), "rerun_node": rerun_node, "options": options}
@@ -179,10 +188,14 @@ async def resume(
     return _told(done)
 
 
-def ask_start(
+async def ask_start(
     *, ctx: Asking, workflow: str, input: dict[str, Any] | None, options: dict[str, Any] | None
 ) -> Confirmation | Elicit[Confirmation]:
-    """Ask about a new run."""
+    """Ask about a new run; raise why the workflow cannot be run, if nobody here knows it."""
+    check_may_change(ctx)
+    api = api_of(ctx)
+    if all(each["name"] != workflow for each in (await api.get("workflows"))["items"]):
+        await api.get("workflows", workflow)
     return asked(ctx, start_question(workflow, input, options))
 
 

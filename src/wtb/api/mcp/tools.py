@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -73,4 +74,5 @@ def all_tools() -> list[Tool]:
 
 
 def _tool(function: Callable[..., Any], hints: ToolAnnotations) -> Tool:
-    return PlainTool.from_function(function, annotations=hints, structured_output=False)
+    words = inspect.getdoc(function)
+    return PlainTool.from_function(function, description=words, annotations=hints, structured_output=False)

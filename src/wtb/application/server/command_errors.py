@@ -17,7 +17,8 @@ def error_data(error: BaseException, masker: Masker) -> dict[str, Any]:
     """Return an error without secrets. The subclasses that a module of WTB keeps to itself become their public base."""
     kind = next((base for base in type(error).__mro__ if vars(errors).get(base.__name__) is base), None)
     if kind is None:
-        return {"type": WorkerFailed.__name__, "message": f"the worker failed: {masker.error(error)}"}
+        cause = {"type": type(error).__name__, "message": masker.text(str(error))}
+        return {"type": WorkerFailed.__name__, "message": f"the worker failed: {masker.error(error)}", "cause": cause}
     more = {name: value for name in _MORE if (value := getattr(error, name, None)) is not None}
     return {"type": kind.__name__, "message": masker.text(str(error)), **masker.data(more)}
 

@@ -99,7 +99,7 @@ class ServedWorkflows:
             command = f"wtb run {source or 'FILE:NAME'}"
             raise WorkflowNotServed(f"this server does not serve the workflow {name!r}", command)
         names = ", ".join(dict.fromkeys(each.name for each in served if each.name)) or "none"
-        advice = "name it in `wtb serve REF…` or in server.workflows"
+        advice = "name its file when you start the server, or in the setting server.workflows"
         raise WorkflowNotFound(name, f"this server, which serves {names}; {advice}")
 
     def for_run(self, execution: Execution, verb: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from wtb.application.server.commands import Commands
@@ -34,6 +35,12 @@ class ThreadNotFound(ExecutionNotFound):
     """No thread has this id."""
 
     noun = "thread"
+
+
+class ThreadRunNotFound(CommandNotFound):
+    """No run of a thread has this id. Runs are forgotten after a week."""
+
+    noun = "run"
 
 
 def is_busy(uow: UnitOfWork, thread_id: str) -> bool:
@@ -78,11 +85,12 @@ class ThreadRuns:
         return self._commands.accept(kind, by=by, subject=thread_id, arguments=arguments, beside=reserve)
 
     def get(self, thread_id: str, run_id: str) -> Command:
-        """Return a run of a thread; raise CommandNotFound."""
-        found = self._commands.get(run_id)
-        if found.kind is not CommandKind.THREAD_RUN or found.subject != thread_id:
-            raise CommandNotFound(run_id)
-        return found
+        """Return a run of a thread; raise ThreadRunNotFound."""
+        with suppress(CommandNotFound):
+            found = self._commands.get(run_id)
+            if found.kind is CommandKind.THREAD_RUN and found.subject == thread_id:
+                return found
+        raise ThreadRunNotFound(run_id, f"thread {thread_id!r}")
 
     def list_runs(self, thread_id: str) -> list[Command]:
         """Return the runs of a thread, newest first."""
