@@ -25,7 +25,7 @@ from wtb.infrastructure.owners import ProcessOwners
 from wtb.infrastructure.runners.channel import Channel
 from wtb.infrastructure.runners.worker_process import channel_to_parent, end_at_once
 from wtb.server_commands import HANDLERS
-from wtb.server_commands.desk import WorkerDesk
+from wtb.server_commands.context import CommandContext
 from wtb.server_commands.workflows import answer
 from wtb.settings import Settings, settings_from
 
@@ -66,13 +66,13 @@ def serve(channel: Channel) -> None:
     command = Command.from_data(message["command"])
     own = settings_from({**begin["settings"], "user": command.created_by})
     with Bench._over(bootstrap(own, is_worker=True)) as bench:
-        desk = WorkerDesk(
+        ctx = CommandContext(
             bench=bench,
             reference=message["reference"],
             request=mailbox.request,
             say=lambda said: channel.send({"said": said}),
         )
-        _carry_out(desk, command)
+        _carry_out(ctx, command)
     channel.send({"done": command.id})
 
 
@@ -84,17 +84,17 @@ def _answered(question: Mapping[str, Any], settings: Settings) -> dict[str, Any]
         return {"refused": error_data(error, masker)}
 
 
-def _carry_out(desk: WorkerDesk, command: Command) -> None:
+def _carry_out(ctx: CommandContext, command: Command) -> None:
     """Carry a command out and store how it ended, while a thread keeps it in this worker's hands."""
-    commands, ended = desk.services.commands, threading.Event()
+    commands, ended = ctx.services.commands, threading.Event()
     threading.Thread(target=_keep, args=(commands, command, ended), name="wtb-keep", daemon=True).start()
     try:
         handler = HANDLERS.get(command.kind)
         if handler is None:
             raise InvalidInput(f"this server cannot carry out {command.kind}")
         if command.attempts > 1:
-            _wait_for_run(desk, command)
-        result = handler(desk, command)
+            _wait_for_run(ctx, command)
+        result = handler(ctx, command)
     except StorageUnavailable:  # nothing is wrong with the command: the next worker goes on with it
         raise
     except BaseException as error:  # noqa: BLE001  whatever the user's code raises is the answer to the caller
@@ -105,16 +105,16 @@ def _carry_out(desk: WorkerDesk, command: Command) -> None:
     ended.set()
     if result.get("stopped_by_server"):
         commands.put_back(command, {})
-    elif _is_paused_by_server(desk.request, result):
+    elif _is_paused_by_server(ctx.request, result):
         commands.put_back(command, {"paused_at_version": result["run"]["version"]})
     else:
-        commands.complete(command, desk.services.masker.data(result))
+        commands.complete(command, ctx.services.masker.data(result))
 
 
-def _wait_for_run(desk: WorkerDesk, command: Command) -> None:
+def _wait_for_run(ctx: CommandContext, command: Command) -> None:
     """Wait for the lease of the worker that had this command before, if the run exists."""
     with suppress(ExecutionNotFound):
-        desk.wait_until_free(command.subject or "")
+        ctx.wait_until_free(command.subject or "")
 
 
 def _is_paused_by_server(request: RunRequest, result: Mapping[str, Any]) -> bool:

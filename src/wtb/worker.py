@@ -150,7 +150,7 @@ def _with_functions(planned: Mapping[str, Limit], loaded: Mapping[str, Any]) -> 
     return {name: replace(limit, overloaded=functions.get(name)) for name, limit in planned.items()}
 
 
-class _Desk:
+class _Inbox:
     """Reads the driver's messages in a thread, so that the worker notices the driver's end while a job runs."""
 
     def __init__(self, channel: Channel) -> None:
@@ -169,8 +169,8 @@ class _Desk:
 
 def serve(channel: Channel) -> None:
     """Work on the assignment that comes over a channel until there is nothing left to do."""
-    desk = _Desk(channel)
-    begin = desk.next()
+    inbox = _Inbox(channel)
+    begin = inbox.next()
     sys.path[:] = begin["path"]
     given = Assignment.from_data(begin["assignment"])
     measurements = WorkerTelemetry()
@@ -191,13 +191,13 @@ def serve(channel: Channel) -> None:
         threading.Thread(target=keep_claims, args=(worker, ended), name="wtb-claims", daemon=True).start()
         stop_listening = worker.listen(lambda key: _tell(channel, key))
         channel.send({"ready": worker.name})
-        _work(worker, desk, channel, measurements)
+        _work(worker, inbox, channel, measurements)
         stop_listening()
         ended.set()
 
 
-def _work(worker: BatchWorker, desk: _Desk, channel: Channel, measurements: WorkerTelemetry) -> None:
-    while "run" in (message := desk.next()):
+def _work(worker: BatchWorker, inbox: _Inbox, channel: Channel, measurements: WorkerTelemetry) -> None:
+    while "run" in (message := inbox.next()):
         report = reported(worker, message["run"])
         if (measured := measurements.taken()) is not None:
             channel.send(report_data(measured))

@@ -21,7 +21,7 @@ from wtb.domain.secrets import Masker
 from wtb.flow import Workflow
 from wtb.infrastructure.owners import ProcessOwners
 from wtb.infrastructure.webhook_sender import PinnedSender
-from wtb.server_commands.desk import WorkerDesk
+from wtb.server_commands.context import CommandContext
 from wtb.server_commands.workflows import answer
 from wtb.server_worker import _carry_out
 from wtb.settings import ServerSettings, Settings, settings_from
@@ -54,7 +54,7 @@ class ThreadWorker:
     def carry_out(self, command: Command, reference: str | None, heard: Any = None) -> str | None:
         own = settings_from({**self._settings, "user": command.created_by})
         with Bench._over(bootstrap(own, is_worker=True)) as bench:
-            _carry_out(WorkerDesk(bench=bench, reference=reference), command)
+            _carry_out(CommandContext(bench=bench, reference=reference), command)
         return None
 
     def ask(self, question: Mapping[str, Any]) -> Mapping[str, Any]:

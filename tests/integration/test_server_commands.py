@@ -25,7 +25,7 @@ from wtb.domain.secrets import Masker
 from wtb.infrastructure.codecs.state_classes import StateClasses
 from wtb.infrastructure.runners.command_process import CommandProcess
 from wtb.server_commands import HANDLERS
-from wtb.server_commands.desk import WorkerDesk
+from wtb.server_commands.context import CommandContext
 from wtb.server_commands.workflows import answer
 from wtb.settings import Settings
 
@@ -84,8 +84,8 @@ class Workers:
             created_at=datetime(2026, 1, 1, tzinfo=UTC),
             attempts=attempts,
         )
-        desk = WorkerDesk(bench=self.bench, reference=str(self._folder / reference))
-        return HANDLERS[kind](desk, command)
+        ctx = CommandContext(bench=self.bench, reference=str(self._folder / reference))
+        return HANDLERS[kind](ctx, command)
 
     def mark(self, run_id: str) -> dict[str, Any]:
         return read_mark(self.bench.services.storage, run_id)[1].to_data()

@@ -7,9 +7,9 @@ from typing import Any
 
 from wtb.domain.commands import Command, CommandKind
 from wtb.server_commands import batches, runs, threads
-from wtb.server_commands.desk import WorkerDesk
+from wtb.server_commands.context import CommandContext
 
-Handler = Callable[[WorkerDesk, Command], dict[str, Any]]
+Handler = Callable[[CommandContext, Command], dict[str, Any]]
 """Carries out a command, or finds that it was carried out, and returns its result as plain JSON."""
 
 HANDLERS: Mapping[CommandKind, Handler] = {

@@ -17,7 +17,7 @@ from wtb.domain.errors import BatchNotFound, InvalidInput
 from wtb.domain.secrets import Masker
 from wtb.infrastructure.cases import read_cases
 from wtb.infrastructure.evaluators import builtin
-from wtb.server_commands.desk import WorkerDesk
+from wtb.server_commands.context import CommandContext
 
 _LOOK_S = 0.2
 _KEYED = {
@@ -47,14 +47,14 @@ def _described(reference: str, masker: Masker) -> dict[str, Any]:
     return {"reference": reference, "name": test.name or test.flow.name, "workflow": test.flow.name}
 
 
-def start(desk: WorkerDesk, command: Command) -> dict[str, Any]:
+def start(ctx: CommandContext, command: Command) -> dict[str, Any]:
     """Run a batch until all jobs have ended, or until the server ends."""
-    test = _test(desk, command.arguments)
+    test = _test(ctx, command.arguments)
     name = test.name or test.flow.name
     if command.arguments.get("retry") and command.attempts == 1:
-        test = _of_before(desk, test, name)
-    with _stopping(desk) as stop:
-        result = desk.bench.batch(
+        test = _of_before(ctx, test, name)
+    with _stopping(ctx) as stop:
+        result = ctx.bench.batch(
             test,
             only=command.arguments.get("only", ()),
             stop=stop,
@@ -67,9 +67,9 @@ def start(desk: WorkerDesk, command: Command) -> dict[str, Any]:
     return {"batch": found, **({"stopped_by_server": True} if is_stopped else {})}
 
 
-def plan(desk: WorkerDesk, command: Command) -> dict[str, Any]:
+def plan(ctx: CommandContext, command: Command) -> dict[str, Any]:
     """Say what a batch would do, without running anything."""
-    found = desk.bench.plan(_test(desk, command.arguments), only=command.arguments.get("only", ()))
+    found = ctx.bench.plan(_test(ctx, command.arguments), only=command.arguments.get("only", ()))
     return {
         "plan": {
             "jobs": found.jobs,
@@ -88,39 +88,39 @@ def plan(desk: WorkerDesk, command: Command) -> dict[str, Any]:
     }
 
 
-def evaluate(desk: WorkerDesk, command: Command) -> dict[str, Any]:
+def evaluate(ctx: CommandContext, command: Command) -> dict[str, Any]:
     """Score finished runs, or all runs of a batch, without running them again."""
     given = command.arguments
-    if desk.reference is not None:
-        desk.flow()  # registers the classes of the state
+    if ctx.reference is not None:
+        ctx.flow()  # registers the classes of the state
     evaluators = [_evaluator(each) for each in given["evaluators"]]
     if "batch" in given:
-        result = desk.bench.evaluate(desk.bench.get_batch(given["batch"]), evaluators)
+        result = ctx.bench.evaluate(ctx.bench.get_batch(given["batch"]), evaluators)
         return {"batch": {"id": result.id, "name": result.batch.name, "metrics": list(result.metrics)}}
-    expected = desk.json.read(given["expected"], place="expected") if "expected" in given else None
+    expected = ctx.json.read(given["expected"], place="expected") if "expected" in given else None
     scores = {
-        run_id: desk.bench.evaluate(desk.run(run_id), evaluators, expected=expected, created_by=command.created_by)
+        run_id: ctx.bench.evaluate(ctx.run(run_id), evaluators, expected=expected, created_by=command.created_by)
         for run_id in given["runs"]
     }
     return {"scores": scores}
 
 
-def _test(desk: WorkerDesk, given: Mapping[str, Any]) -> BatchTest:
+def _test(ctx: CommandContext, given: Mapping[str, Any]) -> BatchTest:
     if "reference" in given:
         return load_batch(given["reference"])
     options = dict(given.get("options", {}))
     return BatchTest(
-        desk.flow(),
+        ctx.flow(),
         name=given.get("name"),
-        cases=[_case(desk, number, case) for number, case in enumerate(given["cases"])],
+        cases=[_case(ctx, number, case) for number, case in enumerate(given["cases"])],
         evaluators=[_evaluator(each) for each in given.get("evaluators", ())],
         **options,
     )
 
 
-def _case(desk: WorkerDesk, number: int, case: Mapping[str, Any]) -> dict[str, Any]:
+def _case(ctx: CommandContext, number: int, case: Mapping[str, Any]) -> dict[str, Any]:
     place = f"case {case.get('id', number)}"
-    read = {name: desk.json.read(case[name], place=f"{place}.{name}") for name in ("input", "expected") if name in case}
+    read = {name: ctx.json.read(case[name], place=f"{place}.{name}") for name in ("input", "expected") if name in case}
     return {**case, **read}
 
 
@@ -134,10 +134,10 @@ def _evaluator(given: Any) -> Any:
     return kind(key)
 
 
-def _of_before(desk: WorkerDesk, test: BatchTest, name: str) -> BatchTest:
+def _of_before(ctx: CommandContext, test: BatchTest, name: str) -> BatchTest:
     """Return the batch with the cases and repeats of its last run; raise InvalidInput if nothing failed there."""
     try:
-        before = desk.bench.get_batch(name)
+        before = ctx.bench.get_batch(name)
     except BatchNotFound:
         return test
     if not failed_jobs(before) and not unscored_jobs(before) and not before.not_taken_back:
@@ -148,13 +148,13 @@ def _of_before(desk: WorkerDesk, test: BatchTest, name: str) -> BatchTest:
 
 
 @contextmanager
-def _stopping(desk: WorkerDesk) -> Iterator[threading.Event]:
+def _stopping(ctx: CommandContext) -> Iterator[threading.Event]:
     """Give an event that is set when the server ends: then no more jobs start."""
     stop, ended = threading.Event(), threading.Event()
 
     def watch() -> None:
         while not ended.wait(_LOOK_S):
-            if desk.request.wanted is not None:
+            if ctx.request.wanted is not None:
                 stop.set()
                 return
 

@@ -15,7 +15,7 @@ from wtb.domain.commands import Command
 from wtb.domain.errors import InvalidInput
 from wtb.domain.ids import ExecutionId
 from wtb.flow import Workflow
-from wtb.server_commands.desk import WorkerDesk
+from wtb.server_commands.context import CommandContext
 
 if TYPE_CHECKING:
     from wtb.langgraph import GraphWorkflow, Saver
@@ -26,27 +26,27 @@ _MODES = {"messages-tuple": "messages"}
 """Modes that LangGraph itself calls otherwise."""
 
 
-def run(desk: WorkerDesk, command: Command) -> Result:
+def run(ctx: CommandContext, command: Command) -> Result:
     """Run a graph on a thread until it ends or asks; if a killed worker has begun, go on where it was."""
     from wtb.langgraph import Saver
 
-    flow = _graph_of(desk.flow())
-    with Saver(desk.bench) as saver:
-        runner = _Runner(desk, command, flow, saver)
+    flow = _graph_of(ctx.flow())
+    with Saver(ctx.bench) as saver:
+        runner = _Runner(ctx, command, flow, saver)
         is_stopped = asyncio.run(runner.run())
     return {"stopped_by_server": True} if is_stopped else {"thread": command.subject}
 
 
-def update(desk: WorkerDesk, command: Command) -> Result:
+def update(ctx: CommandContext, command: Command) -> Result:
     """Change the state of a thread as a node of its graph would."""
     from langgraph.errors import InvalidUpdateError
 
     from wtb.langgraph import Saver
 
     given = command.arguments
-    flow = _graph_of(desk.flow())
-    with Saver(desk.bench) as saver:
-        if command.attempts > 1 and (made := _made_by(desk, command)):
+    flow = _graph_of(ctx.flow())
+    with Saver(ctx.bench) as saver:
+        if command.attempts > 1 and (made := _made_by(ctx, command)):
             return {"checkpoint_id": made}
         graph = flow.compiled_with(saver)
         config = _config(flow, command, given)
@@ -99,13 +99,13 @@ def _graph_of(flow: Workflow) -> GraphWorkflow:
 class _Runner:
     """One run of a graph on a thread."""
 
-    def __init__(self, desk: WorkerDesk, command: Command, flow: GraphWorkflow, saver: Saver) -> None:
-        self._desk = desk
+    def __init__(self, ctx: CommandContext, command: Command, flow: GraphWorkflow, saver: Saver) -> None:
+        self._ctx = ctx
         self._command = command
         self._given = command.arguments
         self._graph = flow.compiled_with(saver)
         self._context = self._given.get("context") or flow.default_context
-        self._has_begun = command.attempts > 1 and _has_begun(desk, saver, command)
+        self._has_begun = command.attempts > 1 and _has_begun(ctx, saver, command)
         self._config = _config(flow, command, {} if self._has_begun else self._given)
 
     async def run(self) -> bool:
@@ -124,7 +124,7 @@ class _Runner:
             namespace, mode, data = chunk if subgraphs else ((), *chunk)
             if mode in wanted:
                 self._say(mode, namespace, data)
-            if mode == "values" and not namespace and self._desk.request.wanted == "pause":
+            if mode == "values" and not namespace and self._ctx.request.wanted == "pause":
                 await stream.aclose()
                 return True
         return False
@@ -132,8 +132,8 @@ class _Runner:
     def _say(self, mode: str, namespace: Sequence[str], data: Any) -> None:
         from wtb.infrastructure.langgraph.clients.plain_json import plain
 
-        shown = self._desk.services.masker.data(plain(data))
-        self._desk.say({"event": "|".join((mode, *namespace)), "data": json.dumps(shown, separators=(",", ":"))})
+        shown = self._ctx.services.masker.data(plain(data))
+        self._ctx.say({"event": "|".join((mode, *namespace)), "data": json.dumps(shown, separators=(",", ":"))})
 
 
 _HOW = ("interrupt_before", "interrupt_after", "durability")
@@ -178,16 +178,16 @@ def _target(goto: Any) -> Any:
     return Send(goto["node"], goto.get("input")) if isinstance(goto, Mapping) else goto
 
 
-def _has_begun(desk: WorkerDesk, saver: Saver, command: Command) -> bool:
+def _has_begun(ctx: CommandContext, saver: Saver, command: Command) -> bool:
     """Whether a killed worker has stored the input or the answer of this run: it must not be given twice."""
-    if _made_by(desk, command) is not None:
+    if _made_by(ctx, command) is not None:
         return True
     is_answer = "resume" in (command.arguments.get("command") or {})
     return is_answer and saver.answered_since(str(command.subject), command.created_at)
 
 
-def _made_by(desk: WorkerDesk, command: Command) -> str | None:
+def _made_by(ctx: CommandContext, command: Command) -> str | None:
     """Return the last checkpoint that an earlier worker made for this command."""
-    with desk.services.storage.unit_of_work(readonly=True) as uow:
+    with ctx.services.storage.unit_of_work(readonly=True) as uow:
         rows = uow.checkpoints.list_infos(ExecutionId(str(command.subject)))
     return next((row.id for row in reversed(rows) if row.created_by == command.id), None)

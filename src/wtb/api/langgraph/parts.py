@@ -18,7 +18,7 @@ from wtb.application.server.command_server import CommandServer
 from wtb.application.server.thread_runs import ThreadRuns
 from wtb.domain.errors import InvalidInput, WorkflowNotFound
 from wtb.domain.workflow import ENGINE
-from wtb.infrastructure.langgraph.clients.thread_book import ThreadBook
+from wtb.infrastructure.langgraph.clients.thread_directory import ThreadDirectory
 from wtb.infrastructure.langgraph.clients.thread_states import ThreadStates
 
 PREFIX = "/langgraph"
@@ -53,10 +53,10 @@ class LangGraphParts:
         return ThreadStates(self.parts.services.storage, self.parts.services.masker)
 
     @cached_property
-    def book(self) -> ThreadBook:
+    def threads(self) -> ThreadDirectory:
         """Begins and finds threads."""
         services = self.parts.services
-        return ThreadBook(services.storage, services.clock, services.ids, self.states)
+        return ThreadDirectory(services.storage, services.clock, services.ids, self.states)
 
     @cached_property
     def runs(self) -> ThreadRuns:
@@ -83,7 +83,7 @@ class LangGraphParts:
 
     def graph_of(self, thread_id: str) -> ServedGraph:
         """Return the graph that a thread used last; without one, the only graph of the server."""
-        known = self.book.metadata(thread_id).get("graph_id")
+        known = self.threads.metadata(thread_id).get("graph_id")
         if isinstance(known, str):
             return self.find_graph(known)
         graphs = self.list_graphs()

@@ -78,7 +78,7 @@ def list_runs(  # noqa: PLR0917  FastAPI passes them by name
     status: Annotated[str | None, Query(max_length=20)] = None,
 ) -> Response:
     """Return the runs of a thread, newest first; those of the last week."""
-    graphs.book.metadata(thread_id)  # raises if there is no such thread
+    graphs.threads.metadata(thread_id)  # raises if there is no such thread
     found = [_data(each) for each in graphs.runs.list_runs(thread_id)]
     fitting = [each for each in found if status in (None, each["status"])]
     return JsonAnswer(fitting[offset : offset + limit])
@@ -171,13 +171,13 @@ def _accept(graphs: LangGraphParts, caller: Caller, thread_id: str | None, body:
     graph = graphs.find_graph(body.assistant_id)
     noted = {"graph_id": graph.name, "assistant_id": graph.assistant_id}
     if thread_id is None:
-        thread_id = graphs.book.create(None, noted, by=caller.name)
+        thread_id = graphs.threads.create(None, noted, by=caller.name)
     elif body.if_not_exists == "create":
         with suppress(AlreadyExists):
-            graphs.book.create(thread_id, noted, by=caller.name)
+            graphs.threads.create(thread_id, noted, by=caller.name)
     if body.checkpoint is not None:
         body.checkpoint.check_thread(thread_id)
-    graphs.book.metadata(thread_id)  # raises if there is no such thread
+    graphs.threads.metadata(thread_id)  # raises if there is no such thread
     if body.wanted_checkpoint is not None:
         graphs.states.get(CheckpointPlace(thread_id=thread_id, id=body.wanted_checkpoint))
     arguments = {

@@ -45,7 +45,7 @@ def create(graphs: Graphs, caller: Operator, body: ThreadRequest | None = None) 
     body.check()
     noted = {key: value for key, value in (body.metadata or {}).items() if value is not None}
     try:
-        thread_id = graphs.book.create(body.thread_id, noted, by=caller.name)
+        thread_id = graphs.threads.create(body.thread_id, noted, by=caller.name)
     except AlreadyExists:
         if body.if_exists != "do_nothing" or body.thread_id is None:
             raise AlreadyExists(
@@ -53,7 +53,7 @@ def create(graphs: Graphs, caller: Operator, body: ThreadRequest | None = None) 
                 "use that one"
             ) from None
         thread_id = body.thread_id
-    return JsonAnswer(graphs.book.get(thread_id).to_data())
+    return JsonAnswer(graphs.threads.get(thread_id).to_data())
 
 
 @router.post("/search")
@@ -74,7 +74,7 @@ def count(graphs: Graphs, caller: Viewer, body: ThreadFilter | None = None) -> R
 
 
 def _fitting(graphs: LangGraphParts, wanted: ThreadFilter) -> Iterator[ThreadView]:
-    for each in graphs.book.each(wanted.metadata or {}, wanted.ids or ()):
+    for each in graphs.threads.each(wanted.metadata or {}, wanted.ids or ()):
         fits = wanted.status in (None, each.status)
         if fits and all(each.state.values.get(key) == value for key, value in (wanted.values or {}).items()):
             yield each
@@ -95,21 +95,21 @@ def _selected(data: dict[str, Any], names: list[str] | None) -> dict[str, Any]:
 @router.get("/{thread_id}")
 def get(graphs: Graphs, caller: Viewer, thread_id: ThreadId) -> Response:
     """Return a thread."""
-    return JsonAnswer(graphs.book.get(thread_id).to_data())
+    return JsonAnswer(graphs.threads.get(thread_id).to_data())
 
 
 @router.patch("/{thread_id}")
 def patch(graphs: Graphs, caller: Operator, thread_id: ThreadId, body: ThreadPatch) -> Response:
     """Add to the metadata of a thread."""
     check_ttl(body.ttl)
-    graphs.book.note(thread_id, body.metadata or {})
-    return JsonAnswer(graphs.book.get(thread_id).to_data())
+    graphs.threads.note(thread_id, body.metadata or {})
+    return JsonAnswer(graphs.threads.get(thread_id).to_data())
 
 
 @router.delete("/{thread_id}", status_code=204)
 def delete(graphs: Graphs, caller: Admin, thread_id: ThreadId) -> Response:
     """Delete a thread that nothing runs."""
-    graphs.book.delete(thread_id, by=caller.name)
+    graphs.threads.delete(thread_id, by=caller.name)
     return Response(status_code=204)
 
 
@@ -141,7 +141,7 @@ def get_state_at(
 
 
 def _state(graphs: LangGraphParts, thread_id: str, name: CheckpointName, *, subgraphs: bool) -> Response:
-    graphs.book.metadata(thread_id)  # raises if there is no such thread
+    graphs.threads.metadata(thread_id)  # raises if there is no such thread
     return JsonAnswer(graphs.states.get(place_of(thread_id, name), subgraphs=subgraphs).to_data())
 
 
@@ -155,7 +155,7 @@ def place_of(thread_id: str, name: CheckpointName) -> CheckpointPlace:
 def history(graphs: Graphs, caller: Viewer, thread_id: ThreadId, body: HistoryRequest | None = None) -> Response:
     """Return the states of a thread, newest first."""
     body = body or HistoryRequest()
-    graphs.book.metadata(thread_id)
+    graphs.threads.metadata(thread_id)
     place = place_of(thread_id, body.checkpoint or CheckpointName())
     found = graphs.states.history(place, limit=body.limit, before=body.end, metadata=body.metadata)
     return JsonAnswer([each.to_data() for each in found])

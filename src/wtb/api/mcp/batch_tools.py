@@ -11,7 +11,7 @@ from pydantic import Field
 from wtb.api.mcp.answers import answer, first_that_fit, page
 from wtb.api.mcp.arguments import BatchArgument, Cursor, Limit, Wait
 from wtb.api.mcp.confirmation import NOTHING, Confirmation, Decision, asked, check_may_change, is_confirmed
-from wtb.api.mcp.desk import Asking, api_of
+from wtb.api.mcp.editor_access import Asking, api_of
 from wtb.api.mcp.inner_api import InnerApi
 from wtb.api.mcp.questions import batch_question
 from wtb.domain.errors import InvalidInput

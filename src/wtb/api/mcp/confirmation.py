@@ -5,7 +5,7 @@ from __future__ import annotations
 from mcp.server.mcpserver import AcceptedElicitation, Elicit, ElicitationResult
 from pydantic import BaseModel, Field
 
-from wtb.api.mcp.desk import Asking, caller_of, desk_of
+from wtb.api.mcp.editor_access import Asking, access_of, caller_of
 from wtb.domain.access import Role
 from wtb.domain.errors import InvalidInput
 from wtb.domain.printable import printable_lines
@@ -25,7 +25,7 @@ Decision = ElicitationResult[Confirmation]
 def check_may_change(ctx: Asking) -> None:
     """Raise AccessDenied if the caller may not, and InvalidInput if nobody can be asked and changes are not allowed."""
     caller_of(ctx).require(Role.OPERATOR)
-    if not _can_ask(ctx) and not desk_of(ctx).allow_changes:
+    if not _can_ask(ctx) and not access_of(ctx).allow_changes:
         raise InvalidInput(
             "this editor cannot ask you to confirm a change, so changes are off; to let it change runs and start "
             "batches without a question, start the server as `wtb mcp --allow-changes`"

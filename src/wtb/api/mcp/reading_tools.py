@@ -9,7 +9,7 @@ from pydantic import Field
 
 from wtb.api.mcp.answers import answer, page
 from wtb.api.mcp.arguments import Checkpoint, Cursor, Limit, Path, RunArgument, Status
-from wtb.api.mcp.desk import Asking, api_of
+from wtb.api.mcp.editor_access import Asking, api_of
 from wtb.domain.errors import TooMuchToShow
 
 _WINDOW = 8_000

@@ -17,7 +17,7 @@ from wtb.api.mcp.confirmation import (
     check_may_change,
     is_confirmed,
 )
-from wtb.api.mcp.desk import Asking, api_of
+from wtb.api.mcp.editor_access import Asking, api_of
 from wtb.api.mcp.inner_api import InnerApi, RouteAnswer
 from wtb.api.mcp.questions import fork_question, resume_question, rollback_question, start_question
 from wtb.domain.errors import InvalidInput

@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from wtb.api.access import CALLER, AccessCheck
 from wtb.api.app import create_routes
-from wtb.api.mcp.desk import EditorDesk
+from wtb.api.mcp.editor_access import EditorAccess
 from wtb.api.mcp.tools import all_tools
 from wtb.api.origins import OriginCheck
 from wtb.api.parts import ServerParts
@@ -48,7 +48,7 @@ _INSTRUCTIONS = (
 )
 
 
-def make_mcp_server(parts: ServerParts, routes: FastAPI, *, allow_changes: bool) -> MCPServer[EditorDesk]:
+def make_mcp_server(parts: ServerParts, routes: FastAPI, *, allow_changes: bool) -> MCPServer[EditorAccess]:
     """Return the server with all tools. It starts workers when it is used, and ends them with itself."""
     return MCPServer(
         "wtb",
@@ -65,16 +65,16 @@ def make_mcp_server(parts: ServerParts, routes: FastAPI, *, allow_changes: bool)
 
 def _lifespan(
     parts: ServerParts, routes: FastAPI, *, allow_changes: bool
-) -> Callable[[MCPServer[EditorDesk]], AbstractAsyncContextManager[EditorDesk]]:
+) -> Callable[[MCPServer[EditorAccess]], AbstractAsyncContextManager[EditorAccess]]:
     """Return what starts the workers. It neither opens the feed of events nor starts upkeep: `wtb serve` does those."""
 
     @asynccontextmanager
-    async def lifespan(server: MCPServer[EditorDesk]) -> AsyncIterator[EditorDesk]:
+    async def lifespan(server: MCPServer[EditorAccess]) -> AsyncIterator[EditorAccess]:
         commands: CommandServer = routes.state.command_server
         commands.start()
         try:
             bounded = LastResort(BodyLimits(routes, parts))
-            yield EditorDesk(routes=bounded, owner=parts.owner, allow_changes=allow_changes)
+            yield EditorAccess(routes=bounded, owner=parts.owner, allow_changes=allow_changes)
         finally:
             parts.stopping.set()
             with anyio.CancelScope(shield=True):

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from wtb.application.dependencies.workflow_code import listed
 from wtb.application.runs.context import Context
-from wtb.application.runs.context_desk import ContextDesk
+from wtb.application.runs.context_server import ContextServer
 from wtb.application.runs.function_caller import NodeTimeout
 from wtb.application.runs.node_host import is_message_about_end
 from wtb.domain.engine import Runs
@@ -52,11 +52,11 @@ class EnvironmentCall:
     def _talked(
         self, link: MessageLink, work: NodeWork, context: Context | None, codec: Codec, caller: Runs
     ) -> Mapping[str, Any]:
-        desk = None if context is None else ContextDesk(context, link, codec, caller)
+        server = None if context is None else ContextServer(context, link, codec, caller)
         timer = self._timer()
         try:
             link.send({"execute": work.to_data()})
-            ended = _converse(link, desk)
+            ended = _converse(link, server)
             with self._lock:
                 self.has_ended_well = ended is not None and not self._is_late
         finally:
@@ -64,10 +64,10 @@ class EnvironmentCall:
                 timer.cancel()
                 if not self.has_ended_well:
                     timer.join()  # its kill must not hit the next node of this environment
-            if desk is not None:
-                desk.end()
-        if desk is not None and desk.interruption is not None:
-            raise desk.interruption
+            if server is not None:
+                server.end()
+        if server is not None and server.interruption is not None:
+            raise server.interruption
         if self._is_late:
             raise NodeTimeout(f"node {self._node.name!r} took longer than its {self._timeout_s:g} s, and was ended")
         if ended is None:
@@ -102,11 +102,11 @@ class EnvironmentCall:
         return OutOfMemory(f"node {self._node.name!r} was ended: it took more than {self.config.memory_limit_gb:g} GB")
 
 
-def _converse(link: MessageLink, desk: ContextDesk | None) -> Mapping[str, Any] | None:
+def _converse(link: MessageLink, server: ContextServer | None) -> Mapping[str, Any] | None:
     """Answer requests until the node has ended; return the message about that, or None if the process has ended."""
     while (message := link.receive()) is not None:
         if is_message_about_end(message):
             return message
-        assert desk is not None
-        desk.take(message)
+        assert server is not None
+        server.take(message)
     return None

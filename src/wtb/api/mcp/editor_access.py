@@ -1,4 +1,4 @@
-"""EditorDesk: what every tool works with, and who asks."""
+"""EditorAccess: what the tools of `wtb mcp` may reach, and for whom."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wtb.domain.access import Caller
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EditorDesk:
+class EditorAccess:
     """The routes of the API, the person who started `wtb mcp`, and whether changes go without a question."""
 
     routes: ASGIApp
@@ -22,22 +22,22 @@ class EditorDesk:
     allow_changes: bool
 
 
-Asking = Context[EditorDesk, Any]
+Asking = Context[EditorAccess, Any]
 """The type of a tool's argument that says who asks, and what their editor can do."""
 
 
-def desk_of(ctx: Asking) -> EditorDesk:
-    """Return what this tool works with."""
+def access_of(ctx: Asking) -> EditorAccess:
+    """Return what this tool may reach."""
     return ctx.request_context.lifespan_context
 
 
 def caller_of(ctx: Asking) -> Caller:
     """Return who asks: over HTTP the owner of the token, else the person who started `wtb mcp`."""
     request = ctx.request_context.request
-    caller: Caller = desk_of(ctx).owner if request is None else request.scope[CALLER]
+    caller: Caller = access_of(ctx).owner if request is None else request.scope[CALLER]
     return caller
 
 
 def api_of(ctx: Asking) -> InnerApi:
     """Return the API for whoever asks."""
-    return InnerApi(desk_of(ctx).routes, caller_of(ctx))
+    return InnerApi(access_of(ctx).routes, caller_of(ctx))

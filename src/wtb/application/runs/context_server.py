@@ -1,4 +1,4 @@
-"""ContextDesk: answers the `ctx` of a node that runs in another process, with the real context of its run."""
+"""ContextServer: answers the `ctx` of a node that runs in another process, with the real context of its run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class CallCutOff(BaseException):
     """The other process ended while it made a call. It is no Exception, so the call stays in doubt in the journal."""
 
 
-class ContextDesk:
+class ContextServer:
     """Answers the requests of one node, each on a thread of its own, so that gathered calls run at the same time."""
 
     def __init__(self, context: Context, link: MessageLink, codec: Codec, caller: Runs) -> None:
@@ -143,17 +143,17 @@ class ContextDesk:
 
 
 _ANSWERS: Mapping[str, Callable[..., Any]] = {
-    "tool": ContextDesk._tool,
-    "atool": ContextDesk._atool,
-    "function": ContextDesk._function,
-    "step": ContextDesk._step,
-    "limit": ContextDesk._limit,
-    "workspace": ContextDesk._workspace,
-    "usage": ContextDesk._usage,
-    "emit": ContextDesk._emit,
-    "log": ContextDesk._log,
-    "ask": ContextDesk._ask,
-    "checkpoint": ContextDesk._checkpoint,
+    "tool": ContextServer._tool,
+    "atool": ContextServer._atool,
+    "function": ContextServer._function,
+    "step": ContextServer._step,
+    "limit": ContextServer._limit,
+    "workspace": ContextServer._workspace,
+    "usage": ContextServer._usage,
+    "emit": ContextServer._emit,
+    "log": ContextServer._log,
+    "ask": ContextServer._ask,
+    "checkpoint": ContextServer._checkpoint,
 }
 
 

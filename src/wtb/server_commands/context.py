@@ -1,4 +1,4 @@
-"""WorkerDesk: everything that a worker has for its one command."""
+"""CommandContext: everything that a worker has for its one command."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LOOK_S = 0.5
 
 
 @dataclass(kw_only=True)
-class WorkerDesk:
+class CommandContext:
     """The bench of a worker, whose user is the caller of the command, and the code that the command may use."""
 
     bench: Bench

@@ -1,4 +1,4 @@
-"""ThreadBook: begins threads before a graph has run, finds them, and changes what is noted about them."""
+"""ThreadDirectory: begins threads before a graph has run, finds them, and changes what is noted about them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MOST = 10_000
 _MOST_OPEN = 1_000
 
 
-class ThreadBook:
+class ThreadDirectory:
     """The threads of a store. Every one is a run: `wtb ls` lists them, and rollbacks and forks work on them."""
 
     def __init__(self, storage: Storage, clock: Clock, ids: Ids, states: ThreadStates) -> None:
