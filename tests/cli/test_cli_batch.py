@@ -209,6 +209,7 @@ def test_a_batch_is_cancelled_from_another_process(shell: Shell) -> None:
     stuck(shell).unlink()
     out, _ = process.communicate(timeout=60)
     assert "left to run" in out
+    assert process.returncode == 3
     assert "nothing to cancel" in shell.wtb("batch", "cancel", "qa", code=2).stderr
 
 

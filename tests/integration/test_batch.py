@@ -500,6 +500,7 @@ def test_evaluators_that_fail_or_give_no_number_are_recorded(bench: Bench) -> No
         ({"retries": -1}, "retries must be a whole number of at least 0, not -1"),
         ({"workers": 0}, "workers must be a whole number from 1 to 256, not 0"),
         ({"workers": "two"}, "workers must be a whole number from 1 to 256, not 'two'"),
+        ({"job_timeout_s": "x"}, "job_timeout_s must be more than 0, not 'x'"),
         ({"runner": ThreadRunner}, "give the name of a runner, such as 'processes'"),
         ({"runner": "tasks"}, "there is no runner 'tasks'; there are processes, ray, threads; name your own"),
         ({"budget": {"eur": 5}}, "budget={'eur': 5}: give a mapping such as {'usd': 5}, with any of usd, tokens, s"),

@@ -153,7 +153,8 @@ def check_plan(plan: BatchPlan) -> None:
     check_workers(plan.workers)
     _check_whole("repeats", plan.repeats, least=1)
     _check_whole("retries", plan.retries, least=0)
-    if plan.job_timeout_s is not None and not plan.job_timeout_s > 0:
+    timeout_s: object = plan.job_timeout_s
+    if timeout_s is not None and not (isinstance(timeout_s, int | float) and timeout_s > 0):
         raise InvalidInput(f"job_timeout_s must be more than 0, not {plan.job_timeout_s!r}")
     unknown = plan.fresh_nodes - {node.name for node in plan.definition.nodes}
     if unknown:

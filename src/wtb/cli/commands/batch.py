@@ -146,8 +146,8 @@ def run(
     --remeasure takes effect if jobs are left to run, or if some were not measured together with the baseline. Then
     every job of this command runs again, without shared results. Use --only to limit the jobs.
 
-    The command exits with 3 if jobs or evaluators failed, if external calls could not be taken back, or if the budget
-    ran out before all jobs were done.
+    The command exits with 3 if jobs or evaluators failed, if external calls could not be taken back, or if jobs are left
+    because the budget ran out or somebody else cancelled the batch.
     """
     given = {
         "name": name,
@@ -353,7 +353,7 @@ def _run(bench: Bench, test: BatchTest, only: Sequence[str], *, remeasure: bool 
     ran = {label(parse_label(each)) for each in only} | {result.baseline} if only else set(result.combinations)
     failed = [*failed_jobs(result), *(job for jobs in unscored_jobs(result).values() for job in jobs)]
     failed += [job for job in result.results if job.not_taken_back]
-    if used_up or any(job.combination in ran for job in failed):
+    if used_up or progress.is_cancelled or any(job.combination in ran for job in failed):
         sys.exit(WORK_FAILED)
 
 
