@@ -146,8 +146,8 @@ def run(
     --remeasure takes effect if jobs are left to run, or if some were not measured together with the baseline. Then
     every job of this command runs again, without shared results. Use --only to limit the jobs.
 
-    The command exits with 3 if jobs or evaluators failed, if external calls could not be taken back, or if jobs are left
-    because the budget ran out or somebody else cancelled the batch.
+    The command exits with 3 if jobs or evaluators failed, if external calls could not be taken back, or if jobs are
+    left because the budget ran out or somebody else cancelled the batch.
     """
     given = {
         "name": name,
