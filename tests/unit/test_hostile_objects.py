@@ -190,7 +190,8 @@ class Completions:
 class Client:
     def __init__(self, api_key=None, base_url='x'):
         import threading, socket
-        self.api_key = api_key; self.base_url = base_url; self._lock = threading.RLock(); self._s = socket.socket()
+        self.api_key = api_key; self.base_url = base_url; self._lock = threading.RLock()
+        self._s = socket.socket(); self._s.close()
         self.completions = Completions(self)
     def post(self, kw): return kw
     def __getattr__(self, n): raise AttributeError(n)
