@@ -28,6 +28,7 @@ export const KINDS: Record<Kind, string> = {
 export function visitText(at: Checkpoint): string {
   if (at.node !== null) return at.visit === null ? at.node : `${at.node}#${at.visit}`;
   if (at.trigger === "start") return "the start";
+  if (at.trigger === "pause") return at.description || TRIGGERS.pause; // what a person edited
   return at.trigger === "node_end" ? besideText(at) : TRIGGERS[at.trigger];
 }
 
@@ -57,5 +58,5 @@ export function commandName(at: Checkpoint & { mark?: string }): string {
   const isOnLine = at.mark === "" || at.mark === "head";
   if (isOnLine && at.name !== null && at.name !== "") return at.name;
   if (isOnLine && at.trigger === "node_end" && at.node !== null) return visitText(at);
-  return at.id;
+  return isOnLine ? String(at.step) : at.id;
 }

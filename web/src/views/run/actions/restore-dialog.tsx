@@ -30,7 +30,7 @@ export function RestoreDialog({ run, target: given, onClose }: Props) {
   const title = target === null ? `Restore a checkpoint of ${run.id}` : `Restore ${visitText(target)}`;
   return (
     <Dialog title={title} onClose={onClose}>
-      {given === null && <CheckpointChoice run={run.id} chosen={target} onChoose={setTarget} />}
+      {given === null && <CheckpointChoice label="Go back to" run={run.id} chosen={target} onChoose={setTarget} />}
       {target === null ? (
         <Command text={`wtb rollback ${quoted(run.id)} TARGET`} />
       ) : (
