@@ -306,7 +306,7 @@ def test_calls_are_shown_masked_with_the_way_to_undo_them(viewer: TestClient, ru
     calls = every(viewer, f"{RUNS}/{run}/calls")
     assert [(call["tool"], call["undo"], call["visit"]) for call in calls] == [
         ("api_look", "nothing", 1),
-        ("api_send", "tool", 1),
+        ("api_send", "never", 1),
         ("api_look", "nothing", 2),
         ("api_look", "nothing", 3),
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import os
 import re
@@ -52,6 +53,11 @@ def test_a_wheel_and_a_source_distribution_carry_the_page(built: Path) -> None:
         names = packed.getnames()
     assert [name for name in names if name.endswith(f"src/{INDEX}")] != []
     assert [name for name in names if "node_modules" in name] == []
+
+
+def test_the_page_is_at_most_300_kb_gzipped() -> None:
+    files = [file for file in (ROOT / "src" / INDEX).parent.rglob("*") if file.is_file()]
+    assert sum(len(gzip.compress(file.read_bytes())) for file in files) <= 300_000
 
 
 def test_a_wheel_is_built_of_a_source_distribution_without_node(built: Path, tmp_path: Path) -> None:

@@ -54,8 +54,8 @@ test("a schema becomes a form, and the form an answer or its faults", () => {
     required: ["verdict", "score"],
     properties: {
       note: { type: "string" },
-      verdict: { enum: ["accept", "reject"] },
       score: { type: "integer", minimum: 1, maximum: 5 },
+      verdict: { enum: ["accept", "reject"] },
     },
   });
   expect(answerOf(field, startOf(field))).toEqual({ faults: ["Choose verdict.", "Write a number for score."] });

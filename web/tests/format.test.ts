@@ -15,7 +15,14 @@ test("times are told by their distance, and old ones by their date", () => {
 });
 
 test("durations, sizes and figures keep the digits that count", () => {
-  expect([0, 0.0123, 4.25, 75, 3700].map(durationText)).toEqual(["0 ms", "12 ms", "4.3 s", "1 min 15 s", "1 h 1 min"]);
+  expect([0, 0.0004, 0.0123, 4.25, 75, 3700].map(durationText)).toEqual([
+    "0 ms",
+    "<1 ms",
+    "12 ms",
+    "4.3 s",
+    "1 min 15 s",
+    "1 h 1 min",
+  ]);
   expect([12, 1500, 2_500_000, 3.1e9].map(sizeText)).toEqual(["12 B", "1.5 kB", "2.5 MB", "3.1 GB"]);
   expect([null, 0, 0.000123456, 0.5, 12.345, 1234.5].map(figureText)).toEqual([
     "–",

@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import type { Model, Run } from "../src/api/types";
 import { rowsOf } from "../src/views/run/branches/rows";
 import { chosen, toggled } from "../src/views/run/choice";
+import { visitText, type Checkpoint } from "../src/views/checkpoint/labels";
 import { eventText } from "../src/views/run/event-text";
 import { layered, loopBelow } from "../src/views/run/graph/layered";
 import { aggregated, derived, expanded, type Graph } from "../src/views/run/graph/model";
@@ -142,6 +143,13 @@ test("at most two checkpoints are chosen", () => {
   expect(toggled(toggled(chosen("a,b"), "c"), "b")).toEqual(["c"]);
 });
 
+test("a checkpoint of nodes beside each other is called by their names, at most four of them", () => {
+  const at = { node: null, visit: null, step: 2, trigger: "node_end" } as Checkpoint;
+  expect(visitText({ ...at, description: "search, history" })).toBe("search, history");
+  expect(visitText({ ...at, description: "a, b, c, d, e" })).toBe("a, b, c and 2 more");
+  expect(visitText({ ...at, description: "" })).toBe("the end of step 2");
+});
+
 test("lines that came through the feed are added once", () => {
   const lines = [{ sequence: 4, type: "node.logged", at: "", data: {} }];
   const events = [3, 4, 5, 6].map((sequence) => ({ sequence, type: "node.logged", at: "", data: {} })) as never[];
@@ -152,6 +160,7 @@ test("an event is told by its node and what happened, without ids", () => {
   expect(eventText({ by: "ann", checkpoint: "0198", node: "write", visit: 2, error: "E: no" })).toBe(
     "write#2 · E: no · by: ann",
   );
+  expect(eventText({ by: "ann", error: null, reason: "" })).toBe("by: ann");
 });
 
 test("an edge from a node to itself leaves and enters at the bottom of its box", () => {

@@ -103,6 +103,8 @@ class ToolCall:
     Clocks may be wrong, so steps tell what came first: `started_step` and `ended_step` are the steps of the first
     checkpoints after the start and the end, and `started_number` counts the starts within a step. Calls recorded before
     these fields existed have none of them, and are ordered by time.
+
+    `reversible` says whether the tool of an external call had a `reverse`; None if nobody recorded that.
     """
 
     execution_id: ExecutionId
@@ -119,6 +121,7 @@ class ToolCall:
     started_at: datetime
     ended_at: datetime | None = None
     figures: CallFigures = NO_CALL_FIGURES
+    reversible: bool | None = None
     started_step: int | None = None
     started_number: int | None = None
     ended_step: int | None = None

@@ -39,6 +39,8 @@ class ToolCallRepositoryContract(StoryFixtures):
             done.redone(),
             evolve(call, started_step=3, started_number=7),
             evolve(done, started_step=3, started_number=7, ended_step=4),
+            evolve(done, reversible=True),
+            evolve(call.using(Usage(input_tokens=1)), reversible=False),
         ]
         for stage in life:
             _save(storage, stage)

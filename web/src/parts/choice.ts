@@ -1,4 +1,4 @@
-import { useEffect, useState } from "react";
+import { useCallback, useEffect, useState } from "react";
 import { useSearchParams } from "react-router";
 
 /**
@@ -12,18 +12,21 @@ export function useChoice(name: string, byDefault = ""): [string, (value: string
   useEffect(() => {
     if (typed === given) setTyped(null);
   }, [typed, given]);
-  const choose = (value: string) => {
-    setTyped(value);
-    setSearch(
-      () => {
-        // Not the address as it was drawn: another choice may have changed it since.
-        const changed = new URLSearchParams(location.search);
-        if (value === byDefault) changed.delete(name);
-        else changed.set(name, value);
-        return changed;
-      },
-      { replace: true, preventScrollReset: true },
-    );
-  };
+  const choose = useCallback(
+    (value: string) => {
+      setTyped(value);
+      setSearch(
+        () => {
+          // Not the address as it was drawn: another choice may have changed it since.
+          const changed = new URLSearchParams(location.search);
+          if (value === byDefault) changed.delete(name);
+          else changed.set(name, value);
+          return changed;
+        },
+        { replace: true, preventScrollReset: true },
+      );
+    },
+    [name, byDefault, setSearch],
+  );
   return [typed ?? given, choose];
 }

@@ -10,8 +10,13 @@ export function sinceText(at: Date, now: Date): string {
   return at.toISOString().slice(0, 10);
 }
 
+/** The local time of day, to the millisecond. */
+export function clockText(at: Date): string {
+  return `${at.toLocaleTimeString("en-GB")}.${String(at.getMilliseconds()).padStart(3, "0")}`;
+}
+
 export function durationText(seconds: number): string {
-  if (seconds < 0.001) return "0 ms";
+  if (seconds < 0.001) return seconds === 0 ? "0 ms" : "<1 ms";
   if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
   if (seconds < 60) return `${seconds.toFixed(seconds < 10 ? 1 : 0)} s`;
   if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;

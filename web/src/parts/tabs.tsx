@@ -1,10 +1,17 @@
+import { useEffect, useRef } from "react";
 import { Link, useSearchParams } from "react-router";
 
 /** Tabs whose choice stands in the address, as `?view=`, so that it can be shared and survives a reload. */
 export function Tabs<Name extends string>({ label, tabs, chosen }: TabsProps<Name>) {
   const [search] = useSearchParams();
+  const row = useRef<HTMLElement>(null);
+  useEffect(() => {
+    // On a phone not all tabs are in sight; the chosen one has to be.
+    const tab = row.current?.querySelector<HTMLElement>("[aria-current]");
+    if (row.current !== null && tab != null) row.current.scrollLeft = tab.offsetLeft - row.current.clientWidth / 2;
+  }, [chosen]);
   return (
-    <nav className="tabs" aria-label={label}>
+    <nav ref={row} className="tabs" aria-label={label}>
       {tabs.map((tab) => (
         <Link
           key={tab.name}

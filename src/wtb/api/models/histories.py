@@ -196,7 +196,8 @@ class CallAnswer(AnswerModel):
     result: Any = Field(description="As tagged JSON, with secrets masked.")
     error: PlainText | None
     undo: Undo = Field(
-        description="How a rollback treats it; the plan of a rollback says whether its tool can undo it."
+        description="How a rollback treats it. `tool`: its tool can undo it; `never`: nobody can. For calls of older "
+        "versions it is `unknown`, and the plan of a rollback says it."
     )
     started_at: datetime
     ended_at: datetime | None

@@ -52,7 +52,11 @@ class Undo(StrEnum):
     FILES = "files"
     """It changed files of the workspace, which go back with the state."""
     TOOL = "tool"
-    """It changed the world outside. Only its tool can undo it; the plan of a rollback says whether it can."""
+    """It changed the world outside, and its tool can undo it."""
+    NEVER = "never"
+    """It changed the world outside, and its tool cannot undo it."""
+    UNKNOWN = "unknown"
+    """It changed the world outside, and an older version did not record whether its tool can undo it."""
     DONE = "done"
     """A rollback has undone it."""
 
@@ -82,4 +86,6 @@ def _undo(call: ToolCall) -> Undo:
         return Undo.DONE
     if call.kind is not CallKind.TOOL or call.status is CallStatus.FAILED:
         return Undo.NOTHING
-    return {Effects.NONE: Undo.NOTHING, Effects.WORKSPACE: Undo.FILES, Effects.EXTERNAL: Undo.TOOL}[call.effects]
+    if call.effects is not Effects.EXTERNAL:
+        return Undo.FILES if call.effects is Effects.WORKSPACE else Undo.NOTHING
+    return {True: Undo.TOOL, False: Undo.NEVER, None: Undo.UNKNOWN}[call.reversible]

@@ -208,7 +208,14 @@ class CallJournal:
         return evolve(call, started_at=self._clock.now())
 
     def lookup(
-        self, kind: CallKind, tool: str, effects: Effects, arguments: Mapping[str, Any], key: str | None
+        self,
+        kind: CallKind,
+        tool: str,
+        effects: Effects,
+        arguments: Mapping[str, Any],
+        key: str | None,
+        *,
+        reversible: bool = False,
     ) -> ToolCall:
         """Return the recorded call with this identity and its result, or a new call."""
         if self._revoked:
@@ -236,6 +243,7 @@ class CallJournal:
             tool=tool,
             effects=effects,
             arguments=dict(arguments),
+            reversible=reversible if effects is Effects.EXTERNAL else None,
             started_at=self._clock.now(),
         )
         return self._taken_up(call) if is_lost else call

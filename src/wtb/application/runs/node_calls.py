@@ -37,7 +37,9 @@ class NodeCalls:
     def tool(self, tool: Tool, arguments: Mapping[str, Any], key: str | None = None) -> ToolCall:
         """Return the call of a tool: the recorded one with its result, or one that is to be made."""
         effects = self.answers.effects(tool)
-        call = self.journal.lookup(CallKind.TOOL, tool.spec.name, effects, arguments, key)
+        call = self.journal.lookup(
+            CallKind.TOOL, tool.spec.name, effects, arguments, key, reversible=tool.reverse is not None
+        )
         return self._resolved(tool, call) if call.status is CallStatus.INTENDED and call.ended_at is None else call
 
     def step(self, key: str, args: tuple[Any, ...]) -> ToolCall:

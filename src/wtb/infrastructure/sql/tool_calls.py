@@ -100,6 +100,7 @@ class SqlToolCallRepository:
     def _call(self, row: Any) -> ToolCall:
         result = result_in(self._codec, row[:16])
         FIGURES_SEAL.check((*row[:3], row[16]), row[17])
+        figures, reversible = _figures((row[2], row[16]))
         return ToolCall(
             execution_id=ExecutionId(row[0]),
             node_run_id=NodeRunId(row[1]),
@@ -117,7 +118,8 @@ class SqlToolCallRepository:
             started_number=row[13],
             ended_step=row[14],
             result=self._codec.decode(result),
-            figures=_figures((row[2], row[16])),
+            figures=figures,
+            reversible=reversible,
         )
 
 
@@ -132,12 +134,18 @@ def _covered(facts: Sequence[Any]) -> Sequence[Any]:
 
 
 @mapping("call")
-def _figures(row: tuple[str, str | None]) -> CallFigures:
-    return NO_CALL_FIGURES if row[1] is None else CallFigures.from_data(json.loads(row[1]))
+def _figures(row: tuple[str, str | None]) -> tuple[CallFigures, bool | None]:
+    """Return what `_figures_text` wrote: the figures, and whether the call can be undone."""
+    if row[1] is None:
+        return NO_CALL_FIGURES, None
+    data = json.loads(row[1])
+    return CallFigures.from_data(data), data.get("reversible")
 
 
 def _figures_text(call: ToolCall) -> str | None:
-    return None if call.figures == NO_CALL_FIGURES else json_text(call.figures.to_data(), f"the figures of {call.tool}")
+    """Return the figures of a call as JSON, with whether it can be undone, which older versions did not write."""
+    data = call.figures.to_data() | ({} if call.reversible is None else {"reversible": call.reversible})
+    return json_text(data, f"the figures of {call.tool}") if data else None
 
 
 def _error(text: str | None) -> str | None:

@@ -11,8 +11,10 @@ import { ProblemNote } from "../../parts/problem";
 import { shortId } from "../../parts/format";
 import { Badge, type Tone } from "../../parts/status";
 import { When } from "../../parts/times";
+import { eventText } from "../run/event-text";
+import { briefly } from "../run/json";
 import { FilterBar, useFilters } from "./filter-bar";
-import { commandOf, factsText, isFiltered, queryOf } from "./filters";
+import { commandOf, isFiltered, queryOf } from "./filters";
 import { useNewEvents } from "./new-events";
 
 type Entry = Model<"AuditEntryAnswer">;
@@ -128,7 +130,7 @@ function EntryTable({ entries, choose }: { entries: readonly Entry[]; choose: (n
                     aria-expanded={opened === entry.position}
                     onClick={() => setOpened(opened === entry.position ? null : entry.position)}
                   >
-                    {factsText(entry.data) || "all facts"}
+                    {briefly(eventText({ ...entry.data, by: null }), 160) || "Details"}
                   </button>
                 </td>
               </tr>

@@ -49,12 +49,3 @@ export function commandOf(filters: Filters): string {
 }
 
 export const isFiltered = (filters: Filters) => FIELDS.some((field) => filters[field] !== "");
-
-/** The facts of an event in one line; long ones are cut. */
-export function factsText(data: Readonly<Record<string, unknown>>, most = 160): string {
-  const parts = Object.entries(data)
-    .filter(([, value]) => value !== null && value !== "")
-    .map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`);
-  const text = parts.join(", ").replace(/\s+/g, " ");
-  return text.length > most ? `${text.slice(0, most)}…` : text;
-}

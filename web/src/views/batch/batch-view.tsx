@@ -31,7 +31,13 @@ type Tab = (typeof TABS)[number];
 /** One batch: how far it has come, what it found, and its results in several pictures. */
 export default function BatchView({ id }: { id: string }) {
   const batch = useBatch(id);
-  if (batch.isPending) return <Loading what="the batch" />;
+  if (batch.isPending)
+    return (
+      <>
+        <h1>Batch</h1>
+        <Loading what="the batch" />
+      </>
+    );
   if (batch.error !== null && batch.data === undefined)
     return <ProblemNote error={batch.error} retry={() => void batch.refetch()} />;
   return (

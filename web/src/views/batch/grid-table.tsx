@@ -98,7 +98,7 @@ export function GridTable({ page, rows, columns, baseline }: Props) {
                 style={{ left: start, width: columnWidth }}
                 title={name}
               >
-                <span>{name}</span>
+                <span>{breakable(name)}</span>
               </div>
             );
           })}
@@ -131,6 +131,11 @@ export function GridTable({ page, rows, columns, baseline }: Props) {
       </div>
     </div>
   );
+}
+
+/** A name that breaks after `=` and `_` before it breaks anywhere. */
+function breakable(name: string): string {
+  return name.replaceAll(/([=_])/g, "$1\u200b");
 }
 
 function moved(key: string, { row, column }: Place, rows: number, columns: number): Place | null {

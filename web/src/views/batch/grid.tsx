@@ -99,8 +99,8 @@ export default function Grid({ batch, matrix, id, isRunning }: Props) {
       <p className="quiet grid-words" role="status">
         {countText(shown.length, "case")} × {countText(columns.length, "combination")}.{" "}
         {pages.hasNextPage && `Reading more of ${first.cases.toLocaleString("en")} cases … `}
-        {batch.repeats > 1 ? "Each square is a repeat: " : ""}darker is better, ✕ failed, ! the evaluator failed, ◌ not
-        run yet. Arrow keys move, Enter opens.
+        {batch.repeats > 1 ? "Each square is a repeat: stronger" : "Stronger"} is better, ✕ failed, ! the evaluator
+        failed, ◌ not run yet. Arrow keys move, Enter opens.
       </p>
       {shown.length === 0 || columns.length === 0 ? (
         <Empty title="No case fits">

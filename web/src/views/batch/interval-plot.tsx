@@ -1,7 +1,7 @@
 /** Differences with their intervals, one line each, over one scale: for combinations and for effects. */
 import { scaleLinear } from "@visx/scale";
 import { useMemo, useRef, type ReactNode } from "react";
-import { figureText } from "../../parts/format";
+import { columnText, figureText } from "../../parts/format";
 import type { Tone } from "../../parts/status";
 import { useWidth } from "./use-width";
 import type { Interval } from "./verdicts";
@@ -100,7 +100,7 @@ function Track({ line, scale, ticks, width }: { line: PlotLine; scale: Scale; ti
 
 /** A difference with its sign and its interval, as text. */
 export function changeText(difference: number | null | undefined, interval: Interval | null | undefined): string {
-  const signed = (value: number | null) => `${value !== null && value > 0 ? "+" : ""}${figureText(value)}`;
+  const signed = (value: number | null) => `${value !== null && value > 0 ? "+" : ""}${columnText(value)}`;
   if (difference == null) return "no difference can be told";
   return interval == null
     ? signed(difference)

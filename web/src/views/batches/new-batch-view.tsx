@@ -31,7 +31,13 @@ export default function NewBatchView() {
   const problem = tests.error ?? flows.error;
   if (problem !== null)
     return <ProblemNote error={problem} retry={() => (void tests.refetch(), void flows.refetch())} />;
-  if (tests.data === undefined || flows.data === undefined) return <Loading what="what this server can run" />;
+  if (tests.data === undefined || flows.data === undefined)
+    return (
+      <>
+        <h1>New batch</h1>
+        <Loading what="what this server can run" />
+      </>
+    );
   const served = flows.data.items.filter((flow) => flow.served && flow.name !== null);
   return (
     <>

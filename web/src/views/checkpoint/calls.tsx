@@ -1,31 +1,14 @@
 import { useQuery } from "@tanstack/react-query";
 import { get } from "../../api/client";
 import type { Model, Page } from "../../api/types";
+import { CALL_TONES, UNDO, type Call } from "../../parts/calls";
 import { Empty } from "../../parts/empty";
 import { Loading } from "../../parts/loading";
 import { ProblemNote } from "../../parts/problem";
-import { Badge, type Tone } from "../../parts/status";
+import { Badge } from "../../parts/status";
 import { Duration } from "../../parts/times";
 import type { Detail } from "./checkpoint-view";
 import { lineOf } from "./state/tagged";
-
-export type Call = Model<"CallAnswer">;
-
-const UNDO: Record<Call["undo"], string> = {
-  nothing: "nothing to undo",
-  files: "its files go back with the state",
-  tool: "its tool may undo it",
-  done: "undone",
-};
-
-export const CALL_TONES: Record<Call["status"], Tone> = {
-  intended: "warn",
-  succeeded: "good",
-  failed: "bad",
-  reversing: "waiting",
-  reversed: "idle",
-  redoing: "waiting",
-};
 
 /** The calls of the visit, or of the visits side by side, that ended with a checkpoint. */
 export function CheckpointCalls({ id, at }: { id: string; at: Detail }) {
@@ -60,7 +43,7 @@ async function visitsOf(id: string, at: Detail, signal: AbortSignal): Promise<Vi
 
 function CallTable({ calls }: { calls: readonly Call[] }) {
   return (
-    <div className="scroll">
+    <div className="scroll" tabIndex={0} role="group" aria-label="Calls">
       <table>
         <thead>
           <tr>
@@ -68,7 +51,7 @@ function CallTable({ calls }: { calls: readonly Call[] }) {
             <th>Status</th>
             <th>Arguments</th>
             <th>Result</th>
-            <th>A rollback</th>
+            <th>Undo</th>
             <th className="number">Took</th>
           </tr>
         </thead>
@@ -83,7 +66,9 @@ function CallTable({ calls }: { calls: readonly Call[] }) {
               </td>
               <td className="cell-value">{lineOf(call.arguments)}</td>
               <td className="cell-value">{call.error ?? lineOf(call.result)}</td>
-              <td>{UNDO[call.undo]}</td>
+              <td className={call.undo === "never" ? "call-never" : undefined} title={UNDO[call.undo].title}>
+                {UNDO[call.undo].text}
+              </td>
               <td className="number">
                 <Duration seconds={call.duration_ms === null ? null : call.duration_ms / 1000} />
               </td>

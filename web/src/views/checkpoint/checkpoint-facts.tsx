@@ -4,7 +4,7 @@ import { toRun } from "../../parts/links";
 import { When } from "../../parts/times";
 import { Link } from "react-router";
 import type { Detail } from "./checkpoint-view";
-import { KINDS, MARKS, TRIGGERS } from "./labels";
+import { KINDS, MARKS, TRIGGERS, visitText } from "./labels";
 
 /** What a checkpoint is: when, by whom and why it was made, and whether the run can go back to it. */
 export function CheckpointFacts({ id, at }: { id: string; at: Detail }) {
@@ -38,7 +38,7 @@ export function CheckpointFacts({ id, at }: { id: string; at: Detail }) {
             </>
           )}
         </dd>
-        {at.description !== "" && (
+        {at.description !== "" && at.description !== visitText(at) && (
           <>
             <dt>Description</dt>
             <dd>{at.description}</dd>

@@ -25,10 +25,18 @@ export const KINDS: Record<Kind, string> = {
 };
 
 /** `draft#2`, or what else a checkpoint is called. */
-export function visitText(at: Pick<Checkpoint, "node" | "visit" | "step" | "trigger">): string {
+export function visitText(at: Checkpoint): string {
   if (at.node !== null) return at.visit === null ? at.node : `${at.node}#${at.visit}`;
   if (at.trigger === "start") return "the start";
-  return at.trigger === "node_end" ? `the end of step ${at.step}` : TRIGGERS[at.trigger];
+  if (at.trigger === "pause") return at.description || TRIGGERS.pause; // what a person edited
+  return at.trigger === "node_end" ? besideText(at) : TRIGGERS[at.trigger];
+}
+
+/** The nodes that ended beside each other with a checkpoint; its description names them. */
+function besideText({ description, step }: Checkpoint): string {
+  const nodes = description.split(", ");
+  if (description === "") return `the end of step ${step}`;
+  return nodes.length <= 4 ? nodes.join(", ") : `${nodes.slice(0, 3).join(", ")} and ${nodes.length - 3} more`;
 }
 
 /** One line that tells a checkpoint from all others of its run. */
@@ -50,5 +58,5 @@ export function commandName(at: Checkpoint & { mark?: string }): string {
   const isOnLine = at.mark === "" || at.mark === "head";
   if (isOnLine && at.name !== null && at.name !== "") return at.name;
   if (isOnLine && at.trigger === "node_end" && at.node !== null) return visitText(at);
-  return at.id;
+  return isOnLine ? String(at.step) : at.id;
 }

@@ -1,17 +1,16 @@
 /** The calls of a run to tools, steps and people: what went in, what came out, and whether it can be undone. */
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { get } from "../../api/client";
-import type { Model, Page, Run } from "../../api/types";
+import type { Page, Run } from "../../api/types";
+import { CALL_TONES, UNDO, type Call } from "../../parts/calls";
+import { useChoice } from "../../parts/choice";
 import { Empty } from "../../parts/empty";
 import { durationText } from "../../parts/format";
 import { Loading } from "../../parts/loading";
 import { ProblemNote } from "../../parts/problem";
-import { useSearch } from "../../parts/search";
-import { Badge, type Tone } from "../../parts/status";
+import { Badge } from "../../parts/status";
 import { VirtualTable, type Column } from "../../parts/virtual-table";
 import { briefly, Json } from "./json";
-
-export type Call = Model<"CallAnswer">;
 
 const COLUMNS: readonly Column[] = [
   { label: "Call", width: "minmax(9rem, 1.2fr)" },
@@ -21,23 +20,6 @@ const COLUMNS: readonly Column[] = [
   { label: "Arguments", width: "minmax(8rem, 1.6fr)" },
   { label: "Took", width: "5rem", isNumber: true },
 ];
-const TONES: Record<Call["status"], Tone> = {
-  intended: "busy",
-  succeeded: "good",
-  failed: "bad",
-  reversing: "waiting",
-  reversed: "idle",
-  redoing: "waiting",
-};
-const UNDO: Record<Call["undo"], { text: string; title: string }> = {
-  nothing: { text: "nothing to undo", title: "It changed nothing, or it failed" },
-  files: { text: "with the files", title: "It changed files of the workspace, which go back with the state" },
-  tool: {
-    text: "by its tool, if it can",
-    title: "It changed the world outside. The plan of a rollback says whether its tool can undo it",
-  },
-  done: { text: "was undone", title: "A rollback has undone it" },
-};
 
 /** One key for all calls of a run, which several parts of the page show. */
 export function useCalls(run: string) {
@@ -53,11 +35,10 @@ export function useCalls(run: string) {
 const keyOf = (call: Call) => `${call.node} ${call.visit} ${call.call} ${call.started_at}`;
 
 export default function CallsTab({ run }: { run: Run }) {
-  const [search, change] = useSearch();
+  const [open, setOpen] = useChoice("call");
   const query = useCalls(run.id);
   const calls = query.data?.pages.flatMap((page) => page.items) ?? [];
-  const open = search.get("call");
-  const toggle = (key: string) => change({ call: open === key ? "" : key });
+  const toggle = (key: string) => setOpen(open === key ? "" : key);
   if (query.error !== null) return <ProblemNote error={query.error} retry={() => void query.refetch()} />;
   if (query.isPending) return <Loading what="the calls" />;
   if (calls.length === 0)
@@ -90,7 +71,7 @@ function callCells(call: Call, isOpen: boolean, toggle: () => void) {
     </button>,
     call.node === null ? "–" : `${call.node}#${call.visit ?? 1}`,
     <span key="status">
-      <Badge tone={TONES[call.status]}>{call.status}</Badge>
+      <Badge tone={CALL_TONES[call.status]}>{call.status}</Badge>
       {call.failures > 0 && call.status !== "failed" && (
         <span className="quiet" title="How many tries failed">
           {" "}
@@ -98,7 +79,7 @@ function callCells(call: Call, isOpen: boolean, toggle: () => void) {
         </span>
       )}
     </span>,
-    <span key="undo" className="quiet" title={undo.title}>
+    <span key="undo" className={call.undo === "never" ? "call-never" : "quiet"} title={undo.title}>
       {undo.text}
     </span>,
     <span key="arguments" className="mono quiet">

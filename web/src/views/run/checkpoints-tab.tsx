@@ -3,16 +3,17 @@ import { useCallback, useMemo } from "react";
 import { Link } from "react-router";
 import { get } from "../../api/client";
 import type { Model, Page, Run } from "../../api/types";
+import { useChoice } from "../../parts/choice";
 import { Empty } from "../../parts/empty";
 import { sizeText } from "../../parts/format";
 import { toCheckpoint, toDiff } from "../../parts/links";
 import { Loading } from "../../parts/loading";
 import { usePages } from "../../parts/pages";
 import { ProblemNote } from "../../parts/problem";
-import { useSearch } from "../../parts/search";
 import { Badge, type Tone } from "../../parts/status";
 import { When } from "../../parts/times";
 import { VirtualTable, type Column } from "../../parts/virtual-table";
+import { visitText } from "../checkpoint/labels";
 import { chosen, toggled } from "./choice";
 
 type Row = Model<"CheckpointRowAnswer">;
@@ -35,9 +36,10 @@ const MARKS: Partial<Record<Row["mark"], { tone: Tone; text: string; title: stri
 const keyOf = (row: Row) => row.id;
 
 export default function CheckpointsTab({ run }: { run: Run }) {
-  const [search, change] = useSearch();
-  const isEvery = search.get("every") === "true";
-  const picked = useMemo(() => chosen(search.get("pick")), [search]);
+  const [every, setEvery] = useChoice("every");
+  const [pick, setPick] = useChoice("pick");
+  const isEvery = every === "true";
+  const picked = useMemo(() => chosen(pick), [pick]);
   const read = useCallback(
     (cursor: string | null, signal?: AbortSignal) =>
       get<Page<Row>>(["executions", run.id, "checkpoints"], { every: isEvery, cursor, limit: 100 }, signal),
@@ -50,13 +52,13 @@ export default function CheckpointsTab({ run }: { run: Run }) {
       type="checkbox"
       aria-label={`Choose step ${row.step} for a comparison`}
       checked={picked.includes(row.id)}
-      onChange={() => change({ pick: toggled(picked, row.id).join(",") })}
+      onChange={() => setPick(toggled(picked, row.id).join(","))}
     />,
     <Link key="step" to={toCheckpoint(run.id, row.id)}>
       {row.step}
     </Link>,
     <Link key="after" to={toCheckpoint(run.id, row.id)} title={row.id}>
-      {row.node === null ? row.trigger.replaceAll("_", " ") : `${row.node}#${row.visit ?? 1}`}
+      {visitText(row)}
     </Link>,
     <Remarks key="remarks" row={row} />,
     sizeText(row.size_bytes),
@@ -67,8 +69,8 @@ export default function CheckpointsTab({ run }: { run: Run }) {
     <section aria-label="Checkpoints">
       <div className="toolbar">
         <label>
-          <input type="checkbox" checked={isEvery} onChange={() => change({ every: isEvery ? "" : "true" })} /> also
-          what rollbacks left behind
+          <input type="checkbox" checked={isEvery} onChange={() => setEvery(isEvery ? "" : "true")} /> also what
+          rollbacks left behind
         </label>
         {picked.length === 2 ? (
           <Link className="button" to={toDiff(run.id, picked[0]!, picked[1]!)}>

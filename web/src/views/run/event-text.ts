@@ -9,7 +9,7 @@ export function eventText(data: Record<string, unknown>): string {
   const attempt = Number(data["attempt"] ?? 1);
   if (attempt > 1) place.push(`attempt ${attempt}`);
   if (data["tool"] !== undefined) place.push(briefly(data["tool"], 60));
-  const names = Object.keys(data).filter((name) => !IDS.has(name));
+  const names = Object.keys(data).filter((name) => !IDS.has(name) && briefly(data[name]) !== "");
   const rank = (name: string) => (FIRST.includes(name) ? FIRST.indexOf(name) : FIRST.length);
   const facts = names
     .sort((a, b) => rank(a) - rank(b))

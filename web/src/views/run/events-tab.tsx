@@ -2,11 +2,12 @@
 import { useCallback, useState } from "react";
 import { get } from "../../api/client";
 import type { Model, Page, Run } from "../../api/types";
+import { useChoice } from "../../parts/choice";
 import { Empty } from "../../parts/empty";
+import { clockText } from "../../parts/format";
 import { Loading } from "../../parts/loading";
 import { usePages } from "../../parts/pages";
 import { ProblemNote } from "../../parts/problem";
-import { useSearch } from "../../parts/search";
 import { Badge } from "../../parts/status";
 import { VirtualTable, type Column } from "../../parts/virtual-table";
 import { eventText } from "./event-text";
@@ -25,10 +26,11 @@ const SEVERITIES = ["warning", "error"] as const;
 const keyOf = (event: Event) => String(event.sequence);
 
 export default function EventsTab({ run }: { run: Run }) {
-  const [search, change] = useSearch();
+  const [nounName, setNoun] = useChoice("noun");
+  const [severityName, setSeverity] = useChoice("severity");
   const [open, setOpen] = useState<number | null>(null);
-  const noun = NOUNS.find((each) => each === search.get("noun")) ?? "";
-  const severity = SEVERITIES.find((each) => each === search.get("severity")) ?? "";
+  const noun = NOUNS.find((each) => each === nounName) ?? "";
+  const severity = SEVERITIES.find((each) => each === severityName) ?? "";
   const read = useCallback(
     (cursor: string | null, signal?: AbortSignal) =>
       get<Page<Event>>(
@@ -49,7 +51,7 @@ export default function EventsTab({ run }: { run: Run }) {
       <div className="toolbar">
         <label>
           About{" "}
-          <select value={noun} onChange={(event) => change({ noun: event.target.value })}>
+          <select value={noun} onChange={(event) => setNoun(event.target.value)}>
             <option value="">everything</option>
             {NOUNS.map((each) => (
               <option key={each}>{each}</option>
@@ -58,7 +60,7 @@ export default function EventsTab({ run }: { run: Run }) {
         </label>
         <label>
           Severity{" "}
-          <select value={severity} onChange={(event) => change({ severity: event.target.value })}>
+          <select value={severity} onChange={(event) => setSeverity(event.target.value)}>
             <option value="">any</option>
             <option value="warning">warnings and errors</option>
             <option value="error">errors</option>
@@ -103,7 +105,7 @@ function cellsOf(event: Event, isOpen: boolean, toggle: () => void) {
       {eventText(event.data)}
     </span>,
     <time key="at" dateTime={event.at} title={new Date(event.at).toLocaleString()}>
-      {new Date(event.at).toISOString().slice(11, 23)}
+      {clockText(new Date(event.at))}
     </time>,
   ];
 }

@@ -5,11 +5,12 @@ import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { get } from "../../api/client";
 import { useEvents } from "../../api/live";
 import type { Model, Page, Run } from "../../api/types";
+import { useChoice } from "../../parts/choice";
 import { Empty } from "../../parts/empty";
+import { clockText } from "../../parts/format";
 import { Loading } from "../../parts/loading";
 import { usePages, type Pages } from "../../parts/pages";
 import { ProblemNote } from "../../parts/problem";
-import { useSearch } from "../../parts/search";
 import { Badge } from "../../parts/status";
 import { isOutput, withNew, type Line } from "./output";
 
@@ -17,8 +18,8 @@ const TYPES = ["node.logged", "node.emitted"];
 const keyOf = (line: Line) => String(line.sequence);
 
 export default function OutputTab({ run }: { run: Run }) {
-  const [search, change] = useSearch();
-  const type = TYPES.find((each) => each === search.get("type")) ?? "";
+  const [typeName, setType] = useChoice("type");
+  const type = TYPES.find((each) => each === typeName) ?? "";
   const key = useMemo(() => ["run", run.id, "output", type], [run.id, type]);
   const read = useCallback(
     (cursor: string | null, signal?: AbortSignal) =>
@@ -40,7 +41,7 @@ export default function OutputTab({ run }: { run: Run }) {
   return (
     <section aria-label="Output">
       {pages.error !== null && <ProblemNote error={pages.error} retry={pages.retry} />}
-      {(type !== "" || lines.length > 0) && <TypeChoice type={type} onChange={(chosen) => change({ type: chosen })} />}
+      {(type !== "" || lines.length > 0) && <TypeChoice type={type} onChange={setType} />}
       {pages.isPending ? (
         <Loading what="the output" />
       ) : lines.length === 0 ? (
@@ -134,7 +135,7 @@ function LineText({ line }: { line: Line }) {
   return (
     <>
       <time dateTime={line.at} title={new Date(line.at).toLocaleString()}>
-        {new Date(line.at).toISOString().slice(11, 23)}
+        {clockText(new Date(line.at))}
       </time>
       <span className="run-line-node" title={`${String(node)}#${String(visit)}`}>
         {String(node)}#{String(visit)}

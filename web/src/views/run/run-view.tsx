@@ -9,19 +9,20 @@ import { Loading } from "../../parts/loading";
 import { ProblemNote } from "../../parts/problem";
 import { Tabs, useTab } from "../../parts/tabs";
 import { RunActions } from "./actions";
+import BranchesTab from "./branches/branches-tab";
+import CallsTab from "./calls-tab";
+import CheckpointsTab from "./checkpoints-tab";
+import EventsTab from "./events-tab";
 import { RunHeader } from "./header";
 import { RunNotes } from "./notes";
+import OutputTab from "./output-tab";
 import { StateSummary } from "./state-summary";
+import TimelineTab from "./timeline/timeline-tab";
+import UsageTab from "./usage-tab";
 import "./run.css";
 
+/** The only part that is large enough to be loaded on its own. */
 const GraphTab = lazy(() => import("./graph/graph-tab"));
-const TimelineTab = lazy(() => import("./timeline/timeline-tab"));
-const BranchesTab = lazy(() => import("./branches/branches-tab"));
-const CheckpointsTab = lazy(() => import("./checkpoints-tab"));
-const CallsTab = lazy(() => import("./calls-tab"));
-const EventsTab = lazy(() => import("./events-tab"));
-const OutputTab = lazy(() => import("./output-tab"));
-const UsageTab = lazy(() => import("./usage-tab"));
 
 const NAMES = ["graph", "timeline", "branches", "checkpoints", "calls", "events", "output", "usage"] as const;
 type Name = (typeof NAMES)[number];

@@ -26,6 +26,7 @@ export default function RunsView() {
   const filters = useMemo(() => filtersOf(new URLSearchParams(text)), [text]);
   const runs = useRuns(filters);
   const counts = useCounts(filters);
+  const mayStart = useMay("operator");
   const total = Object.values(counts ?? {}).reduce((sum, count) => sum + count, 0);
   const isBare = !isFiltered(filters) && runs.items.length === 0 && !runs.isPending && runs.error === null;
   return (
@@ -34,6 +35,11 @@ export default function RunsView() {
         <h1>Runs</h1>
         {total > 0 && <span className="quiet">{countText(total, "run")}</span>}
         <HealthLine filters={filters} />
+        {mayStart && !isBare && (
+          <Link className="button runs-start" to="/workflows">
+            Start a run
+          </Link>
+        )}
       </header>
       <BatchLines filters={filters} />
       {filters.batch !== "" && filters.batch !== "all" && <OfBatch filters={filters} />}

@@ -70,7 +70,7 @@ function Row({ workflow }: { workflow: Workflow }) {
   return (
     <tr>
       <td className="workflows-name">
-        {name === null ? "cannot be loaded" : <Link to={toWorkflow(name)}>{name}</Link>}
+        {name !== null && <Link to={toWorkflow(name)}>{name}</Link>}
         {workflow.problem != null && <p className="workflows-problem">{workflow.problem.detail}</p>}
       </td>
       <td>
@@ -96,7 +96,7 @@ function Row({ workflow }: { workflow: Workflow }) {
           </Link>
         )}
       </td>
-      <td>
+      <td className="workflows-when">
         <When at={workflow.last_run_at} />
       </td>
     </tr>

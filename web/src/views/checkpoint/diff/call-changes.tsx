@@ -3,7 +3,7 @@ import type { Model } from "../../../api/types";
 import { Empty } from "../../../parts/empty";
 import { toCheckpoint } from "../../../parts/links";
 import { Badge } from "../../../parts/status";
-import { CALL_TONES } from "../calls";
+import { CALL_TONES } from "../../../parts/calls";
 import { lineOf } from "../state/tagged";
 import { CHANGE_TONES } from "./state-changes";
 
@@ -15,7 +15,7 @@ const WORDS: Partial<Record<Change["change"], string>> = { added: "only new", re
 export function CallChanges({ changes }: { changes: readonly Change[] }) {
   if (changes.length === 0) return <Empty title="The same calls lead to both" />;
   return (
-    <div className="scroll">
+    <div className="scroll" tabIndex={0} role="group" aria-label="Calls">
       <table>
         <thead>
           <tr>

@@ -52,7 +52,7 @@ function Lines({ diff }: { diff: string }) {
   const [most, setMost] = useState(LINES);
   return (
     <>
-      <div className="scroll">
+      <div className="scroll" tabIndex={0} role="group" aria-label="Changed lines">
         <table className="lines">
           <tbody>
             {lines.slice(0, most).map((line, at) => (

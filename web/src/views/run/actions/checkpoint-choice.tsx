@@ -8,13 +8,15 @@ import { rowText, type Checkpoint } from "../../checkpoint/labels";
 type Row = Model<"CheckpointRowAnswer">;
 
 interface Props {
+  /** What is done at the checkpoint. */
+  label: string;
   run: string;
   chosen: Checkpoint | null;
   onChoose: (checkpoint: Checkpoint) => void;
 }
 
 /** Chooses a restore point by node and visit. */
-export function CheckpointChoice({ run, chosen, onChoose }: Props) {
+export function CheckpointChoice({ label, run, chosen, onChoose }: Props) {
   const found = useInfiniteQuery({
     queryKey: ["run", run, "restore points"],
     queryFn: ({ pageParam, signal }) =>
@@ -29,7 +31,7 @@ export function CheckpointChoice({ run, chosen, onChoose }: Props) {
   return (
     <div className="toolbar">
       <label>
-        Go back to{" "}
+        {label}{" "}
         <select
           value={chosen?.id ?? ""}
           onChange={(event) => {

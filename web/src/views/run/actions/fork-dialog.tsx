@@ -73,7 +73,9 @@ export function ForkDialog({ run, target: given, onClose }: Props) {
               anew, with another input
             </Radio>
           </fieldset>
-          {where === "earlier" && <CheckpointChoice run={run.id} chosen={earlier} onChoose={setEarlier} />}
+          {where === "earlier" && (
+            <CheckpointChoice label="Begin at" run={run.id} chosen={earlier} onChoose={setEarlier} />
+          )}
           {where === "input" && (
             <label className="stacked">
               Input, as JSON

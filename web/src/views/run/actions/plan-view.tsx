@@ -29,10 +29,8 @@ export function PlanView({ run, plan }: { run: string; plan: Plan }) {
           ))}
         </p>
       </Part>
-      <Part
-        title={`${countText(plan.reverse.length, "call")} undone, the latest first`}
-        isEmpty={plan.reverse.length === 0}
-      >
+      <Part title={`${countText(plan.reverse.length, "call")} undone`} isEmpty={plan.reverse.length === 0}>
+        {plan.reverse.length > 1 && <p className="quiet">The latest first.</p>}
         {list(plan.reverse)}
       </Part>
       <Part

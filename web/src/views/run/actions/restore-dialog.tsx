@@ -28,15 +28,14 @@ export function RestoreDialog({ run, target: given, onClose }: Props) {
   const [target, setTarget] = useState(given);
   const [scope, setScope] = useState<Scope>({ tools: true, files: true, shared: "keep" });
   const title = target === null ? `Restore a checkpoint of ${run.id}` : `Restore ${visitText(target)}`;
-  const name = target === null ? "TARGET" : quoted(commandName(target));
-  const flags = `${scope.tools ? "" : " --no-tools"}${scope.files ? "" : " --no-files"}${scope.shared === "reverse" ? " --shared reverse" : ""}`;
   return (
     <Dialog title={title} onClose={onClose}>
-      {given === null && <CheckpointChoice run={run.id} chosen={target} onChoose={setTarget} />}
-      {target !== null && (
+      {given === null && <CheckpointChoice label="Go back to" run={run.id} chosen={target} onChoose={setTarget} />}
+      {target === null ? (
+        <Command text={`wtb rollback ${quoted(run.id)} TARGET`} />
+      ) : (
         <Planned key={`${target.id} ${JSON.stringify(scope)}`} {...{ run, target, scope, setScope, onClose }} />
       )}
-      <Command text={`wtb rollback ${quoted(run.id)} ${name}${flags}`} />
     </Dialog>
   );
 }
@@ -95,8 +94,19 @@ function Planned({ run, target, scope, setScope, onClose }: PlannedProps) {
         onConfirm={confirm}
       />
       {go.error !== null && <ProblemNote error={go.error} />}
+      <Command text={commandOf(run, target, scope, found.data.plan)} />
     </>
   );
+}
+
+/** The command that carries out a plan: like the dialog, it says that calls which cannot be undone are accepted. */
+function commandOf(run: Run, target: Checkpoint, scope: Scope, plan: Plan): string {
+  const words = [`wtb rollback ${quoted(run.id)} ${quoted(commandName(target))}`];
+  if (!scope.tools) words.push("--no-tools");
+  if (!scope.files) words.push("--no-files");
+  if (scope.shared === "reverse") words.push("--shared reverse");
+  if (plan.irreversible.length > 0) words.push("--allow-irreversible");
+  return words.join(" ");
 }
 
 function Options({ scope, setScope }: { scope: Scope; setScope: (scope: Scope) => void }) {

@@ -78,7 +78,9 @@ function objectField(schema: Schema): Field {
       field: fieldOf(of),
     };
   });
-  const byNeed = [...fields].sort((one, other) => Number(other.isRequired) - Number(one.isRequired));
+  // The names in `properties` come back sorted, those in `required` in the order of who asks.
+  const rank = ({ name, isRequired }: Named) => (isRequired ? required.indexOf(name) : required.length);
+  const byNeed = [...fields].sort((one, other) => rank(one) - rank(other));
   return fields.length === 0 ? { kind: "json" } : { kind: "object", fields: byNeed };
 }
 

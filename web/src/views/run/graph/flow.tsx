@@ -54,7 +54,7 @@ export function Flow({ drawing, chosen, onChoose, isTall = false }: Props) {
         type: "shape",
         position: layout?.places[shape.id] ?? { x: 0, y: 0 },
         data: { shape },
-        width: WIDTH,
+        width: widthOf(shape),
         height: HEIGHT,
         selected: shape.id === chosen,
         focusable: onChoose !== undefined && shape.node !== "",

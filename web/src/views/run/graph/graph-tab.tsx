@@ -3,11 +3,11 @@ import { useQuery } from "@tanstack/react-query";
 import { useCallback, useMemo, useState } from "react";
 import { get } from "../../../api/client";
 import type { Model, Run } from "../../../api/types";
+import { useChoice } from "../../../parts/choice";
 import { Empty } from "../../../parts/empty";
 import { countText } from "../../../parts/format";
 import { Loading } from "../../../parts/loading";
 import { ProblemNote } from "../../../parts/problem";
-import { useSearch } from "../../../parts/search";
 import { useUsage } from "../usage-tab";
 import { Flow } from "./flow";
 import { aggregated, derived, expanded, type Drawing, type Graph, type Shape } from "./model";
@@ -19,9 +19,10 @@ const LAST_STEPS = 100;
 const EXPANDED_STEPS = 500;
 
 export default function GraphTab({ run }: { run: Run }) {
-  const [search, change] = useSearch();
-  const isExpanded = search.get("visits") === "each";
-  const chosen = search.get("node");
+  const [visitsName, setVisits] = useChoice("visits");
+  const [node, setNode] = useChoice("node");
+  const isExpanded = visitsName === "each";
+  const chosen = node === "" ? null : node;
   const graph = useQuery({
     queryKey: ["workflow", run.workflow, "graph"],
     queryFn: ({ signal }) => get<Model<"GraphAnswer">>(["workflows", run.workflow, "graph"], {}, signal),
@@ -40,7 +41,7 @@ export default function GraphTab({ run }: { run: Run }) {
     const known: Graph = graph.data !== undefined && hasAll(graph.data, nodes) ? graph.data : derived(nodes, visits);
     return isExpanded ? expanded(known, visits, run) : aggregated(known, nodes, visits, run);
   }, [graph.isPending, graph.data, visits, nodes, isExpanded, run]);
-  const choose = useCallback((shape: Shape) => shape.node !== "" && change({ node: shape.node }), [change]);
+  const choose = useCallback((shape: Shape) => shape.node !== "" && setNode(shape.node), [setNode]);
   const error = timeline.error ?? usage.error;
   if (error !== null && drawing === null) return <ProblemNote error={error} retry={() => void timeline.refetch()} />;
   if (drawing === null) return <Loading what="the graph" />;
@@ -49,8 +50,8 @@ export default function GraphTab({ run }: { run: Run }) {
     <section aria-label="Graph">
       <div className="toolbar">
         <label>
-          <input type="checkbox" checked={isExpanded} onChange={() => change({ visits: isExpanded ? "" : "each" })} />{" "}
-          show each visit
+          <input type="checkbox" checked={isExpanded} onChange={() => setVisits(isExpanded ? "" : "each")} /> show each
+          visit
         </label>
         {isExpanded && timeline.data?.before != null && (
           <span className="quiet">The last {EXPANDED_STEPS} steps are shown; the timeline has all of them.</span>
@@ -72,7 +73,7 @@ export default function GraphTab({ run }: { run: Run }) {
               node={chosen}
               visits={visits ?? []}
               usage={nodes?.find((each) => each.node === chosen)}
-              onClose={() => change({ node: "" })}
+              onClose={() => setNode("")}
             />
           )}
         </div>

@@ -89,7 +89,7 @@ function Remarks({ run, visit }: { run: string; visit: Visit }) {
         {[
           visit.attempts > 1 && countText(visit.attempts, "attempt"),
           visit.tool_calls > 0 && countText(visit.tool_calls, "call"),
-          waited > 0 && `asked for ${durationText(waited / 1000)}`,
+          waited > 0 && `waited ${durationText(waited / 1000)}`,
           visit.error,
         ]
           .filter((text) => text !== false && text !== null)
