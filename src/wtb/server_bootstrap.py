@@ -1,4 +1,4 @@
-"""What only servers use: webhooks, upkeep in the background, the workers of commands, and the file of a server."""
+"""Builds what only servers use: webhooks, upkeep in the background, the workers of commands, and the server's file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who calls, and what may they: a bearer token or the cookie of a session, and the role that a route needs."""
+"""Finds out who calls, by a bearer token or a session cookie, and checks the role that a route needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""create_app: the routes, and what every request passes on its way to them."""
+"""create_app: puts the routes together with the checks that every request passes first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BoundedProtocol: uvicorn's connections, with an end for those who send or read too slowly, and problems in JSON."""
+"""BoundedProtocol: uvicorn's connections. They end for clients that are too slow; errors are problems in JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page: its files as they were built into the package, or what to do when they are not there."""
+"""The page: serves its built files, or says what to do if they are missing."""
 
 from __future__ import annotations
 

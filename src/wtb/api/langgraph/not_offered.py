@@ -1,4 +1,4 @@
-"""What LangGraph's clients may ask for and a bench does not offer: each gets a sentence that says so."""
+"""Requests of LangGraph's clients that a bench does not offer: each is refused with a sentence that says so."""
 
 from __future__ import annotations
 

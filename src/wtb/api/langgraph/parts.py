@@ -1,4 +1,4 @@
-"""What the routes for LangGraph's clients work with, and the form of their answers."""
+"""LangGraphParts: the threads and graphs that the routes for LangGraph's clients use, and the form of their answers."""
 
 from __future__ import annotations
 

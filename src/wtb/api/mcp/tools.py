@@ -1,4 +1,4 @@
-"""All tools with their hints, and how their errors are told: in the sentences of the API and the command line."""
+"""All tools with their hints. Their errors are the sentences of the API and the command line."""
 
 from __future__ import annotations
 

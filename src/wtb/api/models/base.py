@@ -1,4 +1,4 @@
-"""What all requests and answers share, and the shape of lists."""
+"""The base classes of all requests and answers, and the shape of lists."""
 
 from __future__ import annotations
 

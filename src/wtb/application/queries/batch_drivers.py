@@ -1,4 +1,4 @@
-"""Whether a batch that is stored as running still runs: its driver may be gone, or silent."""
+"""Tells whether a batch that is stored as running still runs: its driver may be gone, or silent."""
 
 from __future__ import annotations
 

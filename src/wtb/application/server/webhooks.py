@@ -1,4 +1,4 @@
-"""Webhooks: added, tested and deleted by people, who also look after deliveries that failed."""
+"""Webhooks: adds, tests and deletes them, and sends deliveries that failed again."""
 
 from __future__ import annotations
 
