@@ -61,6 +61,9 @@ _BUSY = 0.7
 _MOSTLY = 0.5
 """If the nodes took less than this share of the time, WTB's own work kept the core busy."""
 
+_BRIEF_S = 1.0
+"""Below a second, what nodes import takes most of the time, and nobody waits."""
+
 _SHORT_S = 5.0
 """Starting processes takes a second or two: a shorter batch gains nothing."""
 
@@ -406,7 +409,7 @@ class BatchResult(Displayed):
         """
         record = self.batch.record
         used, usable = record.cores_used, min(record.workers, record.cores)
-        if used is None or used < _BUSY or usable < 2 or not self._is_time_of_nodes():
+        if used is None or used < _BUSY or usable < 2 or self.spent.s < _BRIEF_S or not self._is_time_of_nodes():
             return None
         quicker = usable / max(used, 1.0)
         return quicker if quicker >= _WORTH_IT else None
