@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from wtb.cli.commands.audit import audit_group
 from wtb.cli.commands.batch import batch
 from wtb.cli.commands.db import db
 from wtb.cli.commands.diff import diff
@@ -44,7 +45,7 @@ GROUPS: dict[str, tuple[click.Command, ...]] = {
     "Go back and branch": (rollback, redo, fork, checkpoint, delete),
     "Batches and verdicts": (batch, evaluate, compare, effects, baseline, gate, report, parity),
     "Serve": (serve, mcp, token_group, webhook_group),
-    "Upkeep": (prune, doctor, db, import_group, environment_server),
+    "Upkeep": (audit_group, prune, doctor, db, import_group, environment_server),
 }
 """All commands, grouped by task."""
 

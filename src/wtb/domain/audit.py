@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from wtb.domain.errors import InvalidInput
 from wtb.domain.event_catalogue import SEVERITIES
 from wtb.domain.events import EventType, RecordedEvent, Severity
 from wtb.domain.feed import EVERY_EVENT, EventFilter
@@ -44,6 +45,44 @@ class AuditFilter:
     """Leave out the runs that batches made; only the store knows them."""
     by: str | None = None
     """Only what this person or token caused."""
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        types: Sequence[EventType] = (),
+        severities: Sequence[Severity] = (),
+        streams: Sequence[str] = (),
+        has_runs: bool = False,
+        period: Period = ALL_TIME,
+        by: str | None = None,
+        errors: bool = False,
+        tools: bool = False,
+        everything: bool = False,
+    ) -> AuditFilter:
+        """Return the filter for what somebody asks.
+
+        Without types, it keeps what people and tokens decided. `errors` and `tools` keep a part of the work that
+        follows, `everything` keeps all. `has_runs` says that some streams are runs, which a batch may have made.
+        """
+        given = types
+        if tools:
+            given = [kind for kind in types or EventType if kind.partition(".")[0] == "tool"]
+            if not given:
+                raise InvalidInput(
+                    "`tools` shows events of tools only; leave the type out, or name one such as tool.failed"
+                )
+        is_named = not (everything or errors or tools)
+        is_about_decisions = is_named and not given
+        return AuditFilter(
+            wanted=EventFilter.of(
+                DECISIONS if is_about_decisions else given, [Severity.ERROR] if errors else severities, streams
+            ),
+            period=period,
+            is_named=is_named,
+            without_batch_runs=is_about_decisions and not has_runs,
+            by=by,
+        )
 
     def fits(self, event: RecordedEvent) -> bool:
         """Whether an event belongs to the audit, as far as the event itself tells."""

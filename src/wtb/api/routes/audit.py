@@ -19,10 +19,9 @@ from wtb.api.models.base import ListAnswer
 from wtb.api.models.parameters import BatchIds, EventTypes, Limit, Moment, RunIds, Severities
 from wtb.api.parts import Parts
 from wtb.api.problems import answers
-from wtb.domain.audit import DECISIONS, AuditFilter, AuditPage, Period, who_caused
+from wtb.domain.audit import AuditFilter, AuditPage, Period, who_caused
 from wtb.domain.errors import InvalidInput
-from wtb.domain.events import RecordedEvent, Severity
-from wtb.domain.feed import EventFilter
+from wtb.domain.events import RecordedEvent
 from wtb.domain.filters import event_types, severities
 
 router = APIRouter(tags=["audit"], prefix="/api/v1/audit")
@@ -55,21 +54,16 @@ def _filter(  # noqa: PLR0917  FastAPI passes them by name
     tools: Annotated[bool, Query(description="Only events of tools, whoever caused them.")] = False,
     everything: Annotated[bool, Query(description="Also what nobody decided, such as finished nodes.")] = False,
 ) -> AuditFilter:
-    given = event_types(types)
-    if tools:
-        of_tools = event_types("tool")
-        given = [kind for kind in given if kind in of_tools] if given else of_tools
-        if not given:
-            raise InvalidInput("`tools` shows events of tools only; leave `type` out, or name one such as tool.failed")
-    loud = [Severity.ERROR] if errors else severities(loudness)
-    is_named = not (everything or errors or tools)
-    is_about_decisions = is_named and not given
-    return AuditFilter(
-        wanted=EventFilter.of(DECISIONS if is_about_decisions else given, loud, [*runs, *batches]),
+    return AuditFilter.of(
+        types=event_types(types),
+        severities=severities(loudness),
+        streams=[*runs, *batches],
+        has_runs=bool(runs),
         period=period,
-        is_named=is_named,
-        without_batch_runs=is_about_decisions and not runs,
         by=by,
+        errors=errors,
+        tools=tools,
+        everything=everything,
     )
 
 

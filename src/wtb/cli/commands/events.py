@@ -72,7 +72,7 @@ def events(
         elif batch is not None:
             stream = queries.batch(batch).batch.id
         page = queries.event_page(stream, types=wanted, severities=_severities(Severity(severity or "info")), **bounds)
-    shown = _data if as_json else _row
+    shown = event_data if as_json else event_row
     rows = [{"position": event.position, "stream": event.stream, **shown(event)} for event in page.events]
     if not as_json:  # here --before and --after take a position
         rows = [{heading: value for heading, value in row.items() if heading != "number"} for row in rows]
@@ -100,10 +100,10 @@ def show_events(
         "severities": _severities(Severity("error" if errors else severity or "info")),
     }
     if as_json and limit is None and before is None and after is None:
-        print_json_rows(map(_data, queries.each_event(run, **wanted)))
+        print_json_rows(map(event_data, queries.each_event(run, **wanted)))
         return
     page = queries.event_page(run, by="sequence", before=before, after=after, limit=limit or EVENTS, **wanted)
-    rows = [_data(event) if as_json else _row(event) for event in page.events]
+    rows = [event_data(event) if as_json else event_row(event) for event in page.events]
     show_rows(rows, as_json=as_json, empty="No events." if after is None else "No later events.")
     if not as_json and page.events:
         _tell_of_others(page, page.events[0].sequence, page.events[-1].sequence)
@@ -122,7 +122,8 @@ def _severities(least: Severity) -> list[Severity]:
     return order[order.index(least) :] if least is not order[0] else []
 
 
-def _data(event: RecordedEvent) -> dict[str, Any]:
+def event_data(event: RecordedEvent) -> dict[str, Any]:
+    """Return an event for programs."""
     return {
         "number": event.sequence,
         "at": event.at,
@@ -132,8 +133,9 @@ def _data(event: RecordedEvent) -> dict[str, Any]:
     }
 
 
-def _row(event: RecordedEvent) -> dict[str, Any]:
-    row = _data(event)
+def event_row(event: RecordedEvent) -> dict[str, Any]:
+    """Return an event for people: one row of a table."""
+    row = event_data(event)
     del row["data"]  # the widest column comes last
     return {**row, "by": event.data.get("by", ""), "data": _said(event)}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
@@ -23,10 +23,10 @@ from wtb.cli.output import (
     show_rows,
     url,
 )
+from wtb.cli.times import span
 from wtb.cli.views.checkpoint_rows import row_data, rows_for_people
 from wtb.cli.views.run_ids import short_ids
 from wtb.cli.views.tree import print_tree
-from wtb.domain.errors import InvalidInput
 from wtb.domain.execution import ExecutionStatus
 from wtb.domain.job_origin import JobOrigin
 from wtb.domain.tree import HistoryTree
@@ -36,7 +36,6 @@ CHECKPOINTS = 100
 """How many checkpoints people see by default."""
 _TABLE = 500
 """How many checkpoints one table holds if all are shown."""
-_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 @click.command()
@@ -81,7 +80,7 @@ def ls(
             without_batches=batch is None,
             statuses=[ExecutionStatus(status) for status in statuses],
             workflow=workflow,
-            since=None if since is None else datetime.now(UTC) - _age(since),
+            since=None if since is None else datetime.now(UTC) - span(since, "--since"),
             limit=limit,
             cursor=None if last is None else run_cursor(last),
         )
@@ -248,10 +247,3 @@ def _show_tree(tree: HistoryTree, *, unfolded: bool, as_json: bool) -> None:
         print_json(tree.to_dict())
     else:
         print_tree(tree, unfolded=unfolded)
-
-
-def _age(text: str) -> timedelta:
-    number, unit = text[:-1], text[-1:]
-    if unit not in _UNITS or not number.isdecimal() or len(number) > 4:
-        raise InvalidInput(f"--since {text!r}: give a number with m, h, d or w, such as 12h")
-    return timedelta(**{_UNITS[unit]: int(number)})

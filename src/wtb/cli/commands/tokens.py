@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import click
 
 from wtb.bootstrap import bootstrap
 from wtb.cli.output import as_json, echo, echo_secret, example, moment, print_json, show, show_rows, url
+from wtb.cli.times import span
 from wtb.domain.access import Role, Token
-from wtb.domain.errors import InvalidInput
 from wtb.settings import load_settings
-
-_UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 
 
 @click.group("token")
@@ -42,7 +39,7 @@ def create(*, name: str, role: str, expires: str | None, url: str | None, as_jso
     The store keeps only its digest. Whatever is done with the token carries NAME. The token alone goes to standard
     output, so that a script can read it.
     """
-    lasts = None if expires is None else _time(expires)
+    lasts = None if expires is None else span(expires, "--expires")
     with bootstrap(load_settings(url=url)) as services:
         token, secret = services.tokens.create(name, Role(role), by=services.user, lasts=lasts)
         if as_json:
@@ -91,10 +88,3 @@ def _facts(token: Token, now: datetime) -> Mapping[str, Any]:
         "expires_at": token.expires_at,
         "revoked_at": token.revoked_at,
     }
-
-
-def _time(text: str) -> timedelta:
-    found = re.fullmatch(r"(\d{1,6})([mhdw])", text.strip())
-    if found is None:
-        raise InvalidInput(f"--expires {text} is not a duration; write a number and m, h, d or w, such as 30d")
-    return int(found[1]) * _UNITS[found[2]]

@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from "react";
 import { get } from "../../api/client";
 import type { Model } from "../../api/types";
-import { Command } from "../../parts/command";
+import { Command, quoted } from "../../parts/command";
 import { countText } from "../../parts/format";
 import { ProblemNote } from "../../parts/problem";
 import { Badge } from "../../parts/status";
@@ -61,7 +61,9 @@ export function Chain() {
         )}
       </form>
       {check !== null && <Found check={check} />}
-      <Command text="wtb doctor" label="On the command line, with all other data" />
+      <Command
+        text={stream.trim() === "" ? "wtb audit verify" : `wtb audit verify --stream ${quoted(stream.trim())}`}
+      />
     </section>
   );
 }

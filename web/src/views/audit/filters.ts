@@ -35,17 +35,23 @@ function momentOf(local: string): string | undefined {
   return local === "" || Number.isNaN(at.getTime()) ? undefined : at.toISOString();
 }
 
-/** The command that lists the same kinds of events; it knows no people and no times. */
+/** The command that lists the same events. */
 export function commandOf(filters: Filters): string {
-  const words = ["wtb events"];
-  const severity = filters.only === "errors" ? "error" : filters.severity;
-  if (severity !== "") words.push(`--severity ${severity}`);
-  const types = filters.type.split(/[\s,]+/).filter((word) => word !== "");
-  for (const type of types.length > 0 ? types : filters.only === "tools" ? ["tool"] : [])
-    words.push(`--type ${quoted(type)}`);
-  if (filters.run.trim() !== "") words.push(`--run ${quoted(filters.run.trim())}`);
-  if (filters.batch.trim() !== "") words.push(`--batch ${quoted(filters.batch.trim())}`);
-  return words.join(" ");
+  const { by, severity, run, batch, only } = filters;
+  const words = ["wtb audit ls"];
+  const add = (option: string, value: string) => value.trim() !== "" && words.push(`${option} ${quoted(value.trim())}`);
+  add("--by", by);
+  for (const type of filters.type.split(/[\s,]+/)) add("--type", type);
+  add("--severity", severity);
+  add("--run", run);
+  add("--batch", batch);
+  if (only !== "") words.push(`--${only}`);
+  return [...words, ...periodWords(filters)].join(" ");
+}
+
+/** The words of a command that choose the same period. */
+export function periodWords(filters: Filters): string[] {
+  return Object.entries(periodOf(filters)).map(([end, at]) => `--${end} ${at}`);
 }
 
 export const isFiltered = (filters: Filters) => FIELDS.some((field) => filters[field] !== "");

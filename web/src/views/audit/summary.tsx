@@ -8,7 +8,7 @@ import { countText } from "../../parts/format";
 import { Loading } from "../../parts/loading";
 import { ProblemNote } from "../../parts/problem";
 import { PeriodFields, useFilters } from "./filter-bar";
-import { periodOf } from "./filters";
+import { periodOf, periodWords } from "./filters";
 import { useNewEvents } from "./new-events";
 
 /** How often what happened in a period, and who caused how much. */
@@ -43,7 +43,7 @@ export function Summary() {
           </div>
         </>
       )}
-      <Command text="wtb events --limit 1000" />
+      <Command text={["wtb audit summary", ...periodWords(filters)].join(" ")} />
     </>
   );
 }

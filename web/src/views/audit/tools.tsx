@@ -7,7 +7,7 @@ import { durationText } from "../../parts/format";
 import { Loading } from "../../parts/loading";
 import { ProblemNote } from "../../parts/problem";
 import { PeriodFields, useFilters } from "./filter-bar";
-import { periodOf } from "./filters";
+import { periodOf, periodWords } from "./filters";
 import { useNewEvents } from "./new-events";
 
 /** How often tools were called in a period, how often they failed, and how long they took. */
@@ -31,7 +31,7 @@ export function ToolStatistics() {
         <Empty title="No tool was called in this time">Calls that nodes make with ctx.tool are counted here.</Empty>
       )}
       {found.data !== undefined && found.data.items.length > 0 && <ToolTable tools={found.data.items} />}
-      <Command text="wtb events --type tool" />
+      <Command text={["wtb audit tools", ...periodWords(filters)].join(" ")} />
     </>
   );
 }
