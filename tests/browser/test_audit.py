@@ -59,14 +59,14 @@ def test_the_trail_is_filtered_live_and_every_text_stays_text(browser: Browser, 
 def test_a_row_that_somebody_changed_is_named(browser: Browser, served: Served) -> None:
     window = Window(browser, served, viewport=PHONE, color_scheme="dark")
     page = window.open("/audit?view=chain")
-    page.get_by_role("button", name="Verify").click()
+    page.get_by_role("button", name="Verify", exact=True).click()
     expect(page.locator(".audit-chain")).to_contain_text("✓ the chain holds")
     with sqlite3.connect(served.folder / ".wtb" / "wtb.db") as database:
         tables = [name for (name,) in database.execute("select name from sqlite_master where type = 'table'")]
         (table,) = [name for name in tables if name.endswith("events")]
         changed = database.execute(f"update {table} set at_us = at_us + 1 where position = 1")
         assert changed.rowcount == 1
-    page.get_by_role("button", name="Verify").click()
+    page.get_by_role("button", name="Verify", exact=True).click()
     expect(page.get_by_role("alert")).to_contain_text("The log has been changed, or is damaged")
     expect(page.locator(".audit-chain")).to_contain_text("✕ 1 fault")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
