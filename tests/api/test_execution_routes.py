@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+import wtb
 from tests.api.client import TestClient
 from tests.api.stored_runs import asking, failing, opened, writing
 from wtb.bench import Bench
@@ -357,6 +358,25 @@ def test_the_calls_of_one_visit_are_listed(viewer: TestClient, run: str) -> None
     found = viewer.get(f"{RUNS}/{run}/calls", params={"node": "write", "visit": 2}).json()["items"]
     assert found == [call for call in of_all if call["visit"] == 2] != []
     assert viewer.get(f"{RUNS}/{run}/calls", params={"node": "nope"}).json()["items"] == []
+
+
+def test_a_checkpoint_has_the_calls_of_its_own_line(viewer: TestClient, bench: Bench) -> None:
+    flow = wtb.Workflow("calling")
+    made: list[int] = []
+
+    def work(state: Any, ctx: Any) -> dict[str, Any]:
+        made.append(len(made))
+        return {"got": ctx.step("number", lambda: made[-1])}
+
+    flow.add_node("work", work, start=True)
+    run = bench.run(flow, {})
+    run.rollback(0)
+    run.resume()
+    calls = f"{RUNS}/{run.id}/calls"
+    assert [call["result"] for call in viewer.get(calls).json()["items"]] == [0, 1]
+    assert [call["result"] for call in viewer.get(calls, params={"ended_with": "work"}).json()["items"]] == [1]
+    assert viewer.get(calls, params={"ended_with": "0"}).json()["items"] == []
+    assert viewer.get(calls, params={"ended_with": "nope"}).status_code == 404
 
 
 def test_a_checkpoint_says_whether_the_run_still_builds_on_it(viewer: TestClient, bench: Bench, run: str) -> None:

@@ -22,7 +22,7 @@ from wtb.api.parts import Parts
 from wtb.api.problems import answers
 from wtb.api.states import tagged_json
 from wtb.application.queries.cursors import cursor_of, page_of_all, parts_of
-from wtb.domain.errors import DamagedData, ExecutionNotFound, InvalidInput
+from wtb.domain.errors import CheckpointNotFound, DamagedData, ExecutionNotFound, InvalidInput
 from wtb.domain.event_body import Severity
 from wtb.domain.filters import event_types
 
@@ -52,7 +52,12 @@ def get_timeline(
     return TimelineAnswer.of(parts.services.queries.timeline(run, before=before, limit=limit))
 
 
-@router.get("/calls", operation_id="executions_list_calls", summary="List the calls of a run", responses=_ONE)
+@router.get(
+    "/calls",
+    operation_id="executions_list_calls",
+    summary="List the calls of a run",
+    responses=answers(ExecutionNotFound, CheckpointNotFound, InvalidInput, DamagedData),
+)
 def list_calls(
     *,
     parts: Parts,
@@ -60,13 +65,16 @@ def list_calls(
     run: RunId,
     node: Annotated[str | None, Query(description="Only calls of this node.", max_length=500)] = None,
     visit: Annotated[int | None, Query(description="Only calls of this visit of the node.", ge=1, lt=1 << 31)] = None,
+    ended_with: Annotated[
+        str | None, Query(description="Only calls of the visits that ended with this checkpoint.", max_length=500)
+    ] = None,
     cursor: Cursor = None,
     limit: Limit = 100,
 ) -> ListAnswer[CallAnswer]:
     """Return a page of the calls to tools and questions to people, on all lines, in the order of their starts."""
     found = tuple(
         call
-        for call in parts.services.queries.call_views(run)
+        for call in parts.services.queries.call_views(run, ended_with)
         if node in (None, call.node) and visit in (None, call.visit)
     )
     calls, next_cursor = page_of_all(found, cursor, limit)

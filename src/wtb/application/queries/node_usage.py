@@ -9,6 +9,7 @@ from enum import StrEnum
 from wtb.application.runs.run_figures import measured_history, measured_runs
 from wtb.domain.execution import Execution
 from wtb.domain.figures import NOTHING, Usage
+from wtb.domain.ids import CheckpointId
 from wtb.domain.ports import UnitOfWork
 from wtb.domain.tools import CallKind, CallStatus, Effects, ToolCall
 
@@ -71,11 +72,14 @@ class CallView:
     undo: Undo
 
 
-def call_views(uow: UnitOfWork, execution: Execution) -> tuple[CallView, ...]:
-    """Return the calls of a run on all lines, in the order in which they began."""
-    visits = {run.id: (run.node, run.visit) for run in uow.node_runs.list_runs(execution.id)}
+def call_views(uow: UnitOfWork, execution: Execution, ended_with: CheckpointId | None = None) -> tuple[CallView, ...]:
+    """Return the calls of a run on all lines, or of the visits that ended with a checkpoint, as they began."""
+    runs = [run for run in uow.node_runs.list_runs(execution.id) if ended_with in (None, run.last_id)]
+    visits = {run.id: (run.node, run.visit) for run in runs}
     found = []
     for call in uow.tool_calls.list_calls(execution.id):
+        if ended_with is not None and call.node_run_id not in visits:
+            continue
         node, visit = visits.get(call.node_run_id, (None, None))
         found.append(CallView(call=call, node=node, visit=visit, undo=_undo(call)))
     return tuple(found)

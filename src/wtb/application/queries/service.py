@@ -156,10 +156,15 @@ class Queries:
         with self._reading() as uow:
             return uow.tool_calls.list_calls(find_run(uow, run).id)
 
-    def call_views(self, run: str) -> tuple[CallView, ...]:
-        """Return the recorded calls of a run with their visits, and how a rollback treats each."""
+    def call_views(self, run: str, ended_with: str | None = None) -> tuple[CallView, ...]:
+        """Return the recorded calls of a run with their visits, and how a rollback treats each.
+
+        With `ended_with`, only those of the visits that ended with this checkpoint.
+        """
         with self._reading() as uow, showing():
-            return call_views(uow, find_run(uow, run))
+            execution = find_run(uow, run)
+            checkpoint = None if ended_with is None else find_checkpoint(uow, execution, ended_with)
+            return call_views(uow, execution, None if checkpoint is None else checkpoint.id)
 
     def timeline(self, run: str, *, before: int | None = None, limit: int = 100) -> TimelineView:
         """Return the node visits that ended with the last steps, or with those before a step."""

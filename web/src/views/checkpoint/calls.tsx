@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
-import { get } from "../../api/client";
-import type { Model, Page } from "../../api/types";
+import { get, type Query } from "../../api/client";
+import type { Page } from "../../api/types";
 import { CALL_TONES, UNDO, type Call } from "../../parts/calls";
 import { Empty } from "../../parts/empty";
 import { Loading } from "../../parts/loading";
@@ -11,14 +11,12 @@ import type { Detail } from "./checkpoint-view";
 import { lineOf } from "./state/tagged";
 
 /** The calls of the visit, or of the visits side by side, that ended with a checkpoint. */
-export function CheckpointCalls({ id, at }: { id: string; at: Detail }) {
+export function CheckpointCalls({ at }: { at: Detail }) {
   const found = useQuery({
-    queryKey: ["run", id, "calls of", at.id],
+    queryKey: ["run", at.run, "calls of", at.id],
     queryFn: async ({ signal }) => {
-      const pages = (await visitsOf(id, at, signal)).map(({ node, visit }) =>
-        get<Page<Call>>(["executions", at.run, "calls"], { node, visit, limit: 500 }, signal),
-      );
-      return (await Promise.all(pages)).flatMap((page) => page.items);
+      const query = { ...wantedAt(at), limit: 500 };
+      return (await get<Page<Call>>(["executions", at.run, "calls"], query, signal)).items;
     },
   });
   if (found.error !== null) return <ProblemNote error={found.error} retry={() => void found.refetch()} />;
@@ -28,17 +26,10 @@ export function CheckpointCalls({ id, at }: { id: string; at: Detail }) {
   return <CallTable calls={found.data} />;
 }
 
-interface Visit {
-  node: string;
-  visit: number | null;
-}
-
-async function visitsOf(id: string, at: Detail, signal: AbortSignal): Promise<Visit[]> {
-  if (at.node !== null) return [{ node: at.node, visit: at.visit }];
-  if (at.trigger !== "node_end") return [];
-  const query = { before: at.step + 1, limit: 1 };
-  const line = await get<Model<"TimelineAnswer">>(["executions", id, "timeline"], query, signal);
-  return line.items.filter((visit) => visit.step === at.step);
+/** Visits that ended with the checkpoint; in the middle of a visit, that visit. */
+function wantedAt(at: Detail): Query {
+  const isEnd = at.trigger === "node_end" || at.node === null;
+  return isEnd ? { ended_with: at.id } : { node: at.node, visit: at.visit };
 }
 
 function CallTable({ calls }: { calls: readonly Call[] }) {

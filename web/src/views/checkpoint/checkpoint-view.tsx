@@ -72,7 +72,7 @@ function Shown({ id, run, at }: { id: string; run: Run | undefined; at: Detail }
       <Tabs label="Contents of the checkpoint" tabs={tabs} chosen={tab} />
       {tab === "state" && <StateView run={id} at={at.id} answer={at.state} />}
       {tab === "files" && <CheckpointFiles id={id} at={at} />}
-      {tab === "calls" && <CheckpointCalls id={id} at={at} />}
+      {tab === "calls" && <CheckpointCalls at={at} />}
       {tab === "files" ? (
         <Command text={`wtb show ${quoted(id)} --files --at ${quoted(commandName(at))}`} />
       ) : (
