@@ -13,6 +13,12 @@ export function eventText(data: Record<string, unknown>): string {
   const rank = (name: string) => (FIRST.includes(name) ? FIRST.indexOf(name) : FIRST.length);
   const facts = names
     .sort((a, b) => rank(a) - rank(b))
-    .map((name) => (rank(name) < 4 ? briefly(data[name], 200) : `${name}: ${briefly(data[name], 80)}`));
+    .map((name) => (rank(name) < 4 ? briefly(data[name], 200) : `${name}: ${briefly(listed(data[name]), 80)}`));
   return [...place, ...facts].join(" · ");
+}
+
+/** A list of names as people write it; of an identity of a call, only the tool and its number count. */
+function listed(value: unknown): unknown {
+  const isNames = Array.isArray(value) && value.every((each) => typeof each === "string");
+  return isNames ? value.map((name) => name.replace(/:[0-9a-f]{32}(?=#)/, "")).join(", ") : value;
 }
