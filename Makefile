@@ -68,7 +68,7 @@ test: check  ## Everything that CI runs: the same as check
 
 # The quick ones first. Types take a core for most of a minute, and the tests on Ray mostly wait: one beside the other.
 .PHONY: check
-check: .venv/.dev  ## Lint, types, layers and all tests; installs Postgres, PgBouncer, libfiu, xfsprogs and Chromium when absent
+check: .venv/.dev  ## Lint, types, layers and all tests; installs Postgres, PgBouncer, libfiu, xfsprogs, Chromium and curl when absent
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory layers
 	@scripts/services

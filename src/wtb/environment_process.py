@@ -17,6 +17,7 @@ from wtb.infrastructure.codecs.msgpack import MsgpackCodec
 from wtb.infrastructure.environments.guard import ProcessGuard
 from wtb.infrastructure.observation import ProcessObserver
 from wtb.infrastructure.runners.channel import Channel
+from wtb.infrastructure.runners.worker_process import print_at_once
 from wtb.loading import load_function
 
 
@@ -30,6 +31,7 @@ def main(number: int) -> None:
 
 def host_nodes(end: socket.socket, facts: Mapping[str, Any]) -> None:
     """Run nodes until the other side is gone."""
+    print_at_once()
     guard = os.getppid()
     observer = ProcessObserver(store=Path(facts["home"]))
     observer.start()

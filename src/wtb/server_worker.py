@@ -23,7 +23,7 @@ from wtb.domain.errors import Conflict, ExecutionNotFound, InvalidInput, Storage
 from wtb.domain.secrets import SECRET_KEYS, SECRET_PATTERNS, Masker, masked_logger
 from wtb.infrastructure.owners import ProcessOwners
 from wtb.infrastructure.runners.channel import Channel
-from wtb.infrastructure.runners.worker_process import channel_to_parent, end_at_once
+from wtb.infrastructure.runners.worker_process import channel_to_parent, end_at_once, print_at_once
 from wtb.server_commands import HANDLERS
 from wtb.server_commands.context import CommandContext
 from wtb.server_commands.workflows import answer
@@ -137,6 +137,7 @@ def _keep(commands: Commands, command: Command, ended: threading.Event) -> None:
 
 def main() -> None:
     """Serve the server that started this process."""
+    print_at_once()
     serve(channel_to_parent())
 
 

@@ -38,7 +38,7 @@ from wtb.infrastructure.evaluators.named import read_evaluators
 from wtb.infrastructure.evaluators.outputs import read_output
 from wtb.infrastructure.object_references import described
 from wtb.infrastructure.runners.channel import Channel
-from wtb.infrastructure.runners.worker_process import channel_to_parent, end_at_once
+from wtb.infrastructure.runners.worker_process import channel_to_parent, end_at_once, print_at_once
 from wtb.infrastructure.worker_telemetry import WorkerTelemetry
 from wtb.loading import load_workflow, look_in
 from wtb.settings import settings_from
@@ -233,6 +233,7 @@ def keep_claims(worker: BatchWorker, ended: threading.Event) -> None:
 
 def main() -> None:
     """Serve the runner that started this process."""
+    print_at_once()
     serve(channel_to_parent())
 
 

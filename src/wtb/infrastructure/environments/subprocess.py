@@ -20,7 +20,7 @@ from wtb.domain.errors import EnvironmentFailed
 from wtb.domain.secrets import Secret
 from wtb.infrastructure.environments.virtual_environments import interpreter_for
 from wtb.infrastructure.runners.channel import Channel
-from wtb.infrastructure.runners.worker_process import how_it_ended
+from wtb.infrastructure.runners.worker_process import how_it_ended, where_prints_go
 
 PASSED = ("PATH", "HOME", "LANG")
 """The variables of this process that a node sees, besides those that its config declares."""
@@ -159,6 +159,7 @@ def _started(
         return subprocess.Popen(
             [python, "-P", "-c", _BEGIN, given],
             stdin=subprocess.DEVNULL,
+            stdout=where_prints_go(),
             pass_fds=[there.fileno()],
             cwd=folder,
             env=variables,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import socket
@@ -15,6 +16,14 @@ from wtb.infrastructure.runners.channel import Channel
 # The side that starts it
 
 
+def where_prints_go() -> int | None:
+    """Return the descriptor that prints of this process go to: with --json that is stderr. None if there is none."""
+    try:
+        return sys.stdout.fileno()
+    except (AttributeError, OSError, ValueError):  # in a notebook
+        return None
+
+
 def started(module: str) -> tuple[subprocess.Popen[bytes], socket.socket]:
     """Start `python -m MODULE FD`; return the process and our end of the socket FD."""
     here, there = socket.socketpair()
@@ -22,6 +31,7 @@ def started(module: str) -> tuple[subprocess.Popen[bytes], socket.socket]:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", module, str(there.fileno())],
             stdin=subprocess.DEVNULL,
+            stdout=where_prints_go(),
             pass_fds=[there.fileno()],
             # In its own session it does not get the Ctrl-C of the terminal, and can be ended with its children.
             start_new_session=True,
@@ -46,6 +56,12 @@ def how_it_ended(code: int) -> str:
 
 
 # The worker itself
+
+
+def print_at_once() -> None:
+    """Let every line that the user's code prints appear at once, also in a file, so that a kill does not lose it."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)
 
 
 def channel_to_parent() -> Channel:
