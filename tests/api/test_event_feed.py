@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -80,6 +81,13 @@ def receive(socket: ClientConnection, count: int) -> list[Any]:
         found += message["events"]
         assert not message["events"] or message["events"][-1]["cursor"] == message["cursor"]
     return found
+
+
+def wait_for_clients(services: Services, count: int) -> None:
+    end = time.monotonic() + WAIT_S
+    while services.feed.status().clients != count:
+        assert time.monotonic() < end, f"{services.feed.status().clients} of {count} clients came"
+        time.sleep(0.01)
 
 
 def sse(lines: Iterator[str]) -> Iterator[dict[str, str]]:
@@ -254,20 +262,21 @@ def test_a_client_that_does_not_read_is_dropped_and_delays_nobody(
     monkeypatch.setattr(api_feed, "SEND_S", 0.5)
     services = replace(services, feed=LiveFeed(services.storage, services.bus, queue_size=2_000))
     with running(ServerParts(services=services), token, port=settings.server.port) as server:
-        plain = socket.create_connection(("127.0.0.1", settings.server.port))
-        plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
-        request = "GET /api/v1/events HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n"
-        plain.sendall(f"{request}Authorization: Bearer {token}\r\n\r\n".encode())
-        with server.socket(max_queue=None) as quick:
-            quick.recv(WAIT_S)
-            end, before, written = time.monotonic() + WAIT_S, services.feed.status().clients, 0
-            assert before == 2
+        with ExitStack() as open_until_the_end:
+            address = ("127.0.0.1", settings.server.port)
+            plain = open_until_the_end.enter_context(socket.create_connection(address))
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            request = "GET /api/v1/events HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n"
+            plain.sendall(f"{request}Authorization: Bearer {token}\r\n\r\n".encode())
+            wait_for_clients(services, 1)
+            quick = open_until_the_end.enter_context(server.socket(max_queue=None))
+            wait_for_clients(services, 2)
+            end, written = time.monotonic() + WAIT_S, 0
             while services.feed.status().clients == 2:
                 assert time.monotonic() < end
                 record(services, "a", 500)
                 written += 500
                 receive(quick, 500)
-        plain.close()
         with server.http() as http:
             health = http.get("/api/v1/events/health").raise_for_status().json()
     assert health["held_back_by"] is None

@@ -190,7 +190,7 @@ def test_tokens_are_listed_without_their_secrets(shell: Shell) -> None:
     assert "revoked" in listed.stdout
     assert made["token"] not in listed.stdout
     assert (
-        "write a number and m, h, d or w"
+        "give a number with m, h, d or w"
         in shell.wtb("token", "create", "b", "--role", "viewer", "--expires", "1y", code=2).stderr
     )
     assert "no token 'nobody'" in shell.wtb("token", "revoke", "nobody", code=1).stderr

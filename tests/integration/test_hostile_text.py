@@ -74,6 +74,8 @@ cases = [{"id": id + NASTY, "input": {"n": id, "fail": id == "c"}} for id in "ab
 batch = wtb.BatchTest(flow, cases=cases, evaluators=[Judge()], name="batch" + NASTY)
 """
 
+GROUPS = ("audit", "batch", "baseline", "db", "import", "token", "webhook")
+
 COMMANDS: list[tuple[int, tuple[str, ...]]] = [
     (0, ("run", "flow.py", "--run-id", "done", "--set", f"k={NASTY}")),
     (3, ("run", "flow.py", "--run-id", "failed", "--set", "fail=true")),
@@ -136,6 +138,13 @@ COMMANDS: list[tuple[int, tuple[str, ...]]] = [
     (0, ("events", "--batch", f"batch{NASTY}")),
     (1, ("events", "--run", NASTY)),
     (2, ("events", "--type", NASTY)),
+    (0, ("audit", "ls")),
+    (0, ("audit", "ls", "--batch", f"batch{NASTY}")),
+    (2, ("audit", "ls", "--type", NASTY)),
+    (2, ("audit", "ls", "--since", NASTY)),
+    (0, ("audit", "summary")),
+    (0, ("audit", "tools")),
+    (0, ("audit", "verify")),
     (0, ("evaluate", f"batch{NASTY}", "--evaluator", "steps")),
     (2, ("evaluate", f"batch{NASTY}", "--evaluator", f"exact_match{NASTY}")),
     (1, ("evaluate", NASTY, "--evaluator", "steps")),
@@ -206,7 +215,7 @@ def test_no_command_passes_control_characters_on(no_registered_classes: None, he
         said = result.stdout + result.stderr
         assert result.exit_code == code, (words, said, result.exception)
         assert CONTROLS.findall(said) == [], (words, said)
-        reached.add(words[:2] if words[0] in ("batch", "baseline", "db", "import", "token", "webhook") else words[:1])
+        reached.add(words[:2] if words[0] in GROUPS else words[:1])
     # What it imports takes seconds, and it prints what all commands print with.
     assert leaves() - {("import", "langgraph")} <= reached
 

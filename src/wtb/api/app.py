@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from copy import copy
 from importlib.metadata import version
 
 from fastapi import APIRouter, FastAPI
@@ -59,7 +60,8 @@ def create_routes(parts: ServerParts) -> FastAPI:
         parts.services, (*parts.server.workflows, *parts.workflows), recorded=parts.serves_recorded
     )
     for router in (*ROUTERS, page.router, *(_langgraph_routers() if parts.server.langgraph else ())):
-        app.router.routes.extend(router.routes)  # as they are: `include_router` would hide them from `app.routes`
+        # Copies, since each app wraps its own below; `include_router` would hide them from `app.routes`.
+        app.router.routes.extend(copy(route) for route in router.routes)
     refuse_unknown_parameters(app)
     show_slashes(app)
     app.openapi_schema = describe(app)

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.utils import ClientDisconnected
 
 from wtb.api.models.problems import Problem
 from wtb.domain import errors
@@ -142,6 +143,8 @@ class LastResort:
 
         try:
             await self._app(scope, receive, sending)
+        except ClientDisconnected:  # nobody is left to answer
+            pass
         except Exception:  # logged with its traceback; the caller only learns that it happened
             _logger.exception("%s %s failed", scope.get("method", scope["type"]), scope.get("path", ""))
             if not has_begun and scope["type"] == "http":
