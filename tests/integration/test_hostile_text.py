@@ -74,7 +74,7 @@ cases = [{"id": id + NASTY, "input": {"n": id, "fail": id == "c"}} for id in "ab
 batch = wtb.BatchTest(flow, cases=cases, evaluators=[Judge()], name="batch" + NASTY)
 """
 
-GROUPS = ("audit", "batch", "baseline", "db", "import", "token", "webhook")
+COMMAND_GROUPS = ("audit", "batch", "baseline", "db", "import", "token", "webhook")
 
 COMMANDS: list[tuple[int, tuple[str, ...]]] = [
     (0, ("run", "flow.py", "--run-id", "done", "--set", f"k={NASTY}")),
@@ -215,7 +215,7 @@ def test_no_command_passes_control_characters_on(no_registered_classes: None, he
         said = result.stdout + result.stderr
         assert result.exit_code == code, (words, said, result.exception)
         assert CONTROLS.findall(said) == [], (words, said)
-        reached.add(words[:2] if words[0] in GROUPS else words[:1])
+        reached.add(words[:2] if words[0] in COMMAND_GROUPS else words[:1])
     # What it imports takes seconds, and it prints what all commands print with.
     assert leaves() - {("import", "langgraph")} <= reached
 
