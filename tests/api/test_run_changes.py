@@ -365,7 +365,7 @@ def test_a_command_whose_code_hangs_is_cancelled_and_its_run_can_be_stopped(proj
         time.sleep(0.05)
     assert project.viewer.post(f"{path}/cancel").status_code == 403
     cancelled = project.operator.post(f"{path}/cancel").json()
-    assert (cancelled["status"], cancelled["problem"]["code"]) == ("failed", "conflict")
+    assert (cancelled["status"], cancelled["problem"]["code"]) == ("failed", "command-cancelled")
     assert "was cancelled by the operator" in cancelled["problem"]["detail"]
     assert _code(project.operator.post(f"{path}/cancel")) == (409, "conflict")
     assert project.operator.post(f"/api/v1/executions/{run}/stop").status_code == 202

@@ -292,6 +292,7 @@ def test_a_command_is_cancelled_while_it_waits_and_while_its_worker_hangs(comman
     for each in cancelled:
         assert (each.status, each.owner) == (CommandStatus.FAILED, None)
         assert each.error is not None
+        assert each.error["type"] == "CommandCancelled"
         assert "was cancelled by Grace" in each.error["message"]
         assert commands.get(each.id) == each
         with pytest.raises(Conflict, match="has failed already"):

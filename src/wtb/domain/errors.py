@@ -32,6 +32,7 @@ WTBError
 ├── Conflict                    somebody else was first
 │   ├── AlreadyExists
 │   ├── LeaseLost
+│   ├── CommandCancelled        somebody ended a server's command
 │   ├── MergeConflict           two members of a superstep changed the same path
 │   ├── VersionMismatch         it is no longer the version that a request named
 │   └── WorkflowNotServed       this server may not run the workflow; says the command that can
@@ -279,6 +280,10 @@ class AlreadyExists(Conflict):
 
 class LeaseLost(Conflict):
     """Another process owns the execution now; this one must stop writing to it."""
+
+
+class CommandCancelled(Conflict):
+    """Somebody ended a command of a server before it ended by itself."""
 
 
 class MergeConflict(Conflict):

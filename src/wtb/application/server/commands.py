@@ -14,6 +14,7 @@ from wtb.application.server.command_errors import error_data
 from wtb.domain.commands import KEEP_REQUESTS, AcceptedRequest, Command, CommandKind, CommandStatus
 from wtb.domain.errors import (
     AlreadyExists,
+    CommandCancelled,
     CommandNotFound,
     Conflict,
     ExecutionNotFound,
@@ -216,7 +217,9 @@ class Commands:
     def cancel(self, command_id: str, *, by: str) -> Command:
         """End a command that has not ended; raise Conflict if it has. Its worker notices within seconds, and ends."""
         command = self.get(command_id)
-        reason = Conflict(f"{command.kind} of {command.subject!r} was cancelled by {by}; what it has stored stays")
+        reason = CommandCancelled(
+            f"{command.kind} of {command.subject!r} was cancelled by {by}; what it has stored stays"
+        )
         try:
             cancelled = self.fail(command, reason)
         except Conflict:

@@ -8,7 +8,14 @@ from typing import Any
 
 from wtb.application.server.commands import Commands
 from wtb.domain.commands import THREAD_KINDS, Command, CommandKind, CommandStatus
-from wtb.domain.errors import CommandNotFound, Conflict, ExecutionNotFound, InvalidInput, InvalidTransition
+from wtb.domain.errors import (
+    CommandCancelled,
+    CommandNotFound,
+    Conflict,
+    ExecutionNotFound,
+    InvalidInput,
+    InvalidTransition,
+)
 from wtb.domain.execution import Execution
 from wtb.domain.ids import ExecutionId
 from wtb.domain.ports import Clock, UnitOfWork
@@ -100,5 +107,4 @@ class ThreadRuns:
 
 def was_cancelled(command: Command) -> bool:
     """Whether somebody ended a command before it ended by itself."""
-    error = command.error or {}
-    return error.get("type") == Conflict.__name__ and "was cancelled" in str(error.get("message"))
+    return (command.error or {}).get("type") == CommandCancelled.__name__
