@@ -3,6 +3,8 @@
 import os
 import socket
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,14 @@ def proc(folder: Path, namespace: str, *, shown_pid: int | None = None, others: 
 
 def stat(pid: int, started: str) -> str:
     return f"{pid} (a (process)) S " + "0 " * 18 + f"{started} 0 0"
+
+
+FIRST_THREAD_ENDS = """
+import ctypes, threading, time
+
+threading.Thread(target=time.sleep, args=(60,)).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
 
 
 @pytest.fixture
@@ -86,6 +96,20 @@ def test_the_real_proc_tells_a_living_child_from_one_that_has_ended() -> None:
     place = owners.me().partition("/")[0]
     with subprocess.Popen(["sleep", "60"]) as child:
         fields = Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()
+        name = f"{place}/{child.pid}/{fields[19]}"
+        assert owners.is_gone(name) is False
+        child.kill()
+        child.wait()
+        assert owners.is_gone(name) is True
+
+
+def test_a_process_lives_until_its_last_thread_has_ended() -> None:
+    owners = ProcessOwners()
+    place = owners.me().partition("/")[0]
+    with subprocess.Popen([sys.executable, "-c", FIRST_THREAD_ENDS]) as child:
+        stat_file = Path(f"/proc/{child.pid}/stat")
+        while (fields := stat_file.read_text().rpartition(")")[2].split())[0] != "Z":
+            time.sleep(0.01)
         name = f"{place}/{child.pid}/{fields[19]}"
         assert owners.is_gone(name) is False
         child.kill()

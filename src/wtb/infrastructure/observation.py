@@ -32,6 +32,7 @@ from wtb.application.dependencies.own_code import (
 )
 from wtb.application.dependencies.source_digests import Signature, SourceDigests, signature_of
 from wtb.application.dependencies.sources import own_file, own_path
+from wtb.application.runs.about_calls import is_about_a_call
 from wtb.domain.observation import ANYBODY, EVERY_VARIABLE, WRITTEN, Observation, ObservedSource, SourceKind
 
 _SYSTEM = (
@@ -269,7 +270,8 @@ def _readers(frame: FrameType | None, kind: SourceKind) -> list[CodeType | None]
     """Return the user's functions on the stack; [None] if there are none, [] if the read was not for a run.
 
     Reads of source code for an import or a traceback are left out, because code is tracked as code; so are the reads of
-    WTB itself, and of Ray for WTB.
+    WTB itself, and of Ray for WTB. `confirm` and `reverse` of a tool look whether a call has happened: only what other
+    functions read for them counts, because these may keep it.
     """
     if frame is None or frame.f_code.co_filename.endswith(_SOURCE_READERS):
         return []
@@ -284,6 +286,8 @@ def _readers(frame: FrameType | None, kind: SourceKind) -> list[CodeType | None]
             found[id(code)] = code
             is_for_a_run = True
         elif owner == _WTB:
+            if is_about_a_call(code):
+                return list(found.values())[:-1]
             if not is_for_a_run:
                 return []
             has_met_wtb = True

@@ -73,7 +73,9 @@ def _started(process: Path) -> str | None:
     except OSError:
         return None
     fields = stat.rpartition(")")[2].split()
-    return "" if fields[0] == "Z" else fields[19]  # a zombie no longer writes
+    state, threads, started = fields[0], int(fields[17]), fields[19]
+    # A zombie no longer writes, unless only its first thread has ended: another one may still be inside a write.
+    return "" if state == "Z" and threads <= 1 else started
 
 
 def _exists(pid: int) -> bool:

@@ -91,6 +91,8 @@ class _Walk:
         self._coarse: dict[str, None] = {}
         self._reads_anything = False
         self._waiting: list[Callable[[], None]] = []
+        self._about_calls: list[Callable[[], None]] = []
+        """Looks at `reverse` and `confirm` of tools, last of all: what only these read is no part of a result."""
         self._met: dict[int, Any] = {}
         """Functions and classes that were met, by id; kept alive, so that nothing else gets their id."""
         self._labelled: dict[tuple[str, int], Any] = {}
@@ -129,12 +131,16 @@ class _Walk:
 
     def finished(self) -> Fingerprint:
         """Return the fingerprint of everything that was added."""
+        readers = frozenset(self._readers)
+        while self._about_calls:
+            self._waiting.append(self._about_calls.pop())
+            self._work()
         return Fingerprint(
             parts=self._parts,
             values=frozenset(self._values),
             mutable=frozenset(self._mutable),
             written=self._written_values,
-            readers=frozenset(self._readers),
+            readers=readers,
             reads_anything=self._reads_anything,
             coarse=tuple(self._coarse),
         )
@@ -204,9 +210,9 @@ class _Walk:
 
     def _tool(self, tool: Tool) -> None:
         def look() -> None:
-            parts = (tool.function, tool.reverse, tool.confirm)
-            tokens = [repr(tool.spec), *self._tokens(parts, _module_of(tool.function), ())]
-            self._put(f"tool `{tool.spec.name}`", tokens)
+            label, module = f"tool `{tool.spec.name}`", _module_of(tool.function)
+            self._put(label, [repr(tool.spec), *self._tokens(tool.function, module, ())])
+            self._about_calls.append(lambda: self._put(label, self._tokens((tool.reverse, tool.confirm), module, ())))
 
         self._later(tool, look)
 

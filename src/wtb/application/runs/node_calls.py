@@ -15,7 +15,7 @@ from contextlib import (
 )
 from typing import Any
 
-from wtb.application.runs.callers_loop import finished
+from wtb.application.runs.about_calls import asked
 from wtb.application.runs.journal import Asked, CallJournal, InDoubt, Interruption, Unawaited, made
 from wtb.application.runs.run_limits import RunLimits
 from wtb.application.runs.threads import in_background, in_thread
@@ -160,11 +160,11 @@ class NodeCalls:
                 return call
             case WhenInDoubt.CONFIRM:
                 assert tool.confirm is not None
-                result = finished(call.tool, tool.confirm(call))
+                result = asked(tool.confirm, call)
                 return call if result is None else self.journal.settled(call, result)
             case WhenInDoubt.REVERSE:
                 assert tool.reverse is not None
-                finished(call.tool, tool.reverse(call))
+                asked(tool.reverse, call)
                 return call
             case WhenInDoubt.PAUSE:
                 raise InDoubt(call)
