@@ -189,6 +189,18 @@ def test_a_worker_refuses_a_value_that_differs_between_processes_and_names_it(sh
     assert noted(shell.folder) == []
 
 
+def test_a_worker_refuses_a_file_that_was_edited_after_the_plan_and_names_the_difference(shell: Shell) -> None:
+    file = shell.folder / "mails.py"
+    file.write_text(MAILS.replace('"dear {', '"{GREETING} {').replace("flow = wtb", 'GREETING = "dear"\nflow = wtb', 1))
+
+    def edit(_: object) -> None:
+        file.write_text(file.read_text().replace('GREETING = "dear"', 'GREETING = "hello"'))
+
+    refused = r"batch 'mails': node `prepare`: `GREETING` in mails\.py\. If the file was edited"
+    with wtb.Bench() as bench, pytest.raises(wtb.InvalidInput, match=refused):
+        bench.batch(load_batch("mails.py:waiting"), on_planned=edit)
+
+
 def test_a_worker_that_cannot_import_the_module_says_why(shell: Shell) -> None:
     text = 'import sys\nif "worker" in sys.argv[0]:\n    raise RuntimeError("no graphics card here")\n'
     (shell.folder / "mails.py").write_text(text + MAILS)
