@@ -88,7 +88,7 @@ def test_the_copy_of_the_project_leaves_out_what_is_ignored_and_a_large_one_is_r
     (data / "large.bin").write_bytes(bytes(2_000))
     with pytest.raises(InvalidInput, match=r"The largest parts are data \(0 MB\), code.py"):
         project_runtime(tmp_path)
-    (tmp_path / ".rayignore").write_text("# not needed there\ndata/\n")
+    (tmp_path / ".rayignore").write_bytes("# nicht nötig\ndata/\n".encode("latin-1"))
     found: dict[str, Any] = project_runtime(tmp_path)
     assert found["working_dir"] == str(tmp_path)
     assert {"data/", ".wtb/"} <= set(found["excludes"])
