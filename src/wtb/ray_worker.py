@@ -22,7 +22,7 @@ from wtb.bootstrap import Services, bootstrap
 from wtb.domain.job_attempt import RayIds
 from wtb.domain.ports import NO_TELEMETRY
 from wtb.domain.runner import Assignment, ResultSettled
-from wtb.infrastructure.runners.process_memory import memory_above
+from wtb.infrastructure.runners.process_family import memory_above
 from wtb.infrastructure.runners.project_folder import go_to_project
 from wtb.infrastructure.runners.ray_messages import BeginWork
 from wtb.infrastructure.runners.shared_store import check_shared_store

@@ -56,8 +56,8 @@ def mail(state, ctx):
         go.touch()
         os.kill(os.getpid(), signal.SIGKILL)
     if state["to"] == "waits" and not go.exists():
-        child = subprocess.Popen(["sleep", "600"])
-        note(f"child {child.pid}")
+        child, apart = (subprocess.Popen(["sleep", "600"], start_new_session=apart) for apart in (False, True))
+        note(f"child {child.pid} {apart.pid}")
         while not go.exists():
             time.sleep(0.01)
     # Only sizes: if it read the files, its result would depend on them.
@@ -144,13 +144,13 @@ def test_workers_and_what_they_started_end_with_a_killed_driver_and_the_same_com
     driver = shell.start(*command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wait_until(lambda: any(words[1] == "child" for words in noted(shell.folder)), "the node does not begin")
     [child] = [words for words in noted(shell.folder) if words[1] == "child"]
-    worker, sleeper = int(child[0]), int(child[2])
+    worker, *sleepers = int(child[0]), int(child[2]), int(child[3])
     assert worker != driver.pid
     [job] = shell.json("batch", "status", "mails")["running"]
     assert (job["case"], job["worker"]) == ("waits", str(worker))
     driver.send_signal(signal.SIGKILL)
     driver.wait()
-    wait_until(lambda: not is_running(worker) and not is_running(sleeper), "the worker outlives its driver")
+    wait_until(lambda: not any(map(is_running, (worker, *sleepers))), "the worker outlives its driver")
     left = shell.json("batch", "status", "mails")
     assert (left["status"], left["lost_driver"]["worker"]) == ("paused", str(driver.pid))
     (shell.folder / "go").touch()
@@ -187,6 +187,18 @@ def test_a_worker_refuses_a_value_that_differs_between_processes_and_names_it(sh
     assert "BEGAN" in failed.stderr
     assert "node `prepare`" in failed.stderr
     assert noted(shell.folder) == []
+
+
+def test_a_worker_refuses_a_file_that_was_edited_after_the_plan_and_names_the_difference(shell: Shell) -> None:
+    file = shell.folder / "mails.py"
+    file.write_text(MAILS.replace('"dear {', '"{GREETING} {').replace("flow = wtb", 'GREETING = "dear"\nflow = wtb', 1))
+
+    def edit(_: object) -> None:
+        file.write_text(file.read_text().replace('GREETING = "dear"', 'GREETING = "hello"'))
+
+    refused = r"batch 'mails': node `prepare`: `GREETING` in mails\.py\. If the file was edited"
+    with wtb.Bench() as bench, pytest.raises(wtb.InvalidInput, match=refused):
+        bench.batch(load_batch("mails.py:waiting"), on_planned=edit)
 
 
 def test_a_worker_that_cannot_import_the_module_says_why(shell: Shell) -> None:

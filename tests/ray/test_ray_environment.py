@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 
@@ -48,6 +49,11 @@ def test_a_resource_that_no_machine_has_fails_the_node_on_ray_and_is_named(
     assert "Ray found no machine for an environment within 0.5 s. It needs CPU 1" in told
     assert lacking in told
     assert [each.name for each in tmp_path.iterdir() if "scratch" in each.name] == []
+
+
+def test_a_cluster_on_this_machine_has_room_for_environments_beside_its_workers() -> None:
+    machine = wtb.Resources(num_cpus=os.cpu_count() or 1, memory_gb=5)
+    assert run_with(wtb.Resources(num_cpus=2 + machine.num_cpus, memory_gb=machine.memory_gb)) == ("completed", "")
 
 
 def test_a_resource_that_a_machine_has_is_taken_on_ray_while_the_environment_lives() -> None:

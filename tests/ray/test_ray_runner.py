@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,6 +18,7 @@ from pathlib import Path
 import pytest
 
 import wtb
+from tests.services import free_port
 from tests.shell import Shell, environment
 from wtb.batches import load_batch
 
@@ -214,6 +217,52 @@ def test_the_support_example_has_the_same_results_on_all_runners(shell: Shell, r
     assert list(report.batches) == ["threads", "processes", "ray"]
     assert report.jobs > 1
     assert report.differences == ()
+
+
+@pytest.fixture
+def started_by_ray(tmp_path: Path) -> Iterator[int]:
+    """A cluster as `ray start` starts it, which does not listen on 127.0.0.1 only; its port."""
+    port, folder = free_port(), tempfile.mkdtemp(prefix="ray", dir="/tmp")  # Ray's sockets need a short path
+    where = (
+        "--head",
+        "--block",
+        f"--port={port}",
+        f"--temp-dir={folder}",
+        "--min-worker-port=0",
+        "--max-worker-port=0",
+    )
+    size = ("--num-cpus=1", f"--object-store-memory={80 * 1024**2}", "--include-dashboard=false")
+    head = subprocess.Popen(
+        [sys.executable, "-m", "ray.scripts.scripts", "start", *where, *size],
+        env={**environment(), "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    with head:
+        try:
+            assert head.stdout is not None
+            assert any("Ray runtime started" in line for line in head.stdout), "Ray does not start"
+            yield port
+        finally:
+            os.killpg(head.pid, signal.SIGKILL)  # SIGTERM takes half a minute
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+JOIN = """
+import sys
+from pathlib import Path
+from wtb.infrastructure.runners.ray_cluster import RayCluster
+
+print(RayCluster(1, sys.argv[1], Path.cwd()).ray.cluster_resources()["CPU"])
+"""
+
+
+def test_a_cluster_of_ray_start_is_reached_under_the_local_address(started_by_ray: int, empty_folder: Path) -> None:
+    command = [sys.executable, "-c", JOIN, f"127.0.0.1:{started_by_ray}"]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    assert done.stdout == "1.0\n", done.stderr
 
 
 def test_a_store_in_memory_is_refused(shell: Shell) -> None:

@@ -89,8 +89,8 @@ def test_limits_must_be_positive_and_variables_texts() -> None:
     with pytest.raises(InvalidWorkflow) as refused:
         flow_with(config).definition().validate()
     assert [fault.partition(": ")[2] for fault in refused.value.faults] == [
-        "memory_gb must be positive, not 0",
-        "timeout_s must be positive, not -1",
+        "memory_gb must be positive and finite, not 0",
+        "timeout_s must be positive and finite, not -1",
         "a variable cannot be called 'A=B'",
         "variable 'N' is a text, a wtb.Secret, or None for its value here; not 5",
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 
@@ -19,10 +20,12 @@ def test_resources_may_be_an_object_or_a_dictionary_and_have_the_documented_defa
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"num_cpus": -1}, "num_cpus must be 0 or more, not -1"),
-        ({"num_gpus": "two"}, "num_gpus must be 0 or more, not 'two'"),
-        ({"memory_gb": 0}, "memory_gb must be more than 0, or None for no limit, not 0"),
-        ({"custom": {"tpu": True}}, "tpu must be 0 or more, not True"),
+        ({"num_cpus": -1}, "num_cpus must be a finite number from 0, not -1"),
+        ({"num_gpus": "two"}, "num_gpus must be a finite number from 0, not 'two'"),
+        ({"memory_gb": 0}, "memory_gb must be a finite number above 0, or None for no limit, not 0"),
+        ({"memory_gb": math.inf}, "memory_gb must be a finite number above 0, or None for no limit, not inf"),
+        ({"num_cpus": math.nan}, "num_cpus must be a finite number from 0, not nan"),
+        ({"custom": {"tpu": True}}, "tpu must be a finite number from 0, not True"),
         ({"tpu": 1}, "there is no tpu; there are num_cpus, num_gpus, memory_gb, custom"),
     ],
 )

@@ -351,7 +351,16 @@ def test_names_that_cannot_be_shown_are_refused(name: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "facts", [{"most": 0}, {"least": 0}, {"most": 3, "least": 4}, {"start": 0}, {"break_after": 0}, {"cool_down_s": 0}]
+    "facts",
+    [
+        {"most": 0},
+        {"least": 0},
+        {"most": 3, "least": 4},
+        {"start": 0},
+        {"break_after": 0},
+        {"cool_down_s": 0},
+        {"cool_down_s": "1"},
+    ],
 )
 def test_limits_that_make_no_sense_are_refused(facts: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from wtb.infrastructure.runners.process_memory import family, kill_family, memory_above
+from wtb.infrastructure.runners.process_family import family, kill_family, memory_above
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 

@@ -16,6 +16,7 @@ from wtb.domain.runner import Assignment
 from wtb.domain.work_order import BatchCode
 from wtb.infrastructure.runners import project_folder
 from wtb.infrastructure.runners.project_folder import project_runtime
+from wtb.infrastructure.runners.ray_cluster import RayCluster
 from wtb.infrastructure.runners.ray_messages import BeginWork
 from wtb.infrastructure.runners.shared_store import check_shared_store, machine_here
 from wtb.runners import load_runner
@@ -87,10 +88,17 @@ def test_the_copy_of_the_project_leaves_out_what_is_ignored_and_a_large_one_is_r
     (data / "large.bin").write_bytes(bytes(2_000))
     with pytest.raises(InvalidInput, match=r"The largest parts are data \(0 MB\), code.py"):
         project_runtime(tmp_path)
-    (tmp_path / ".rayignore").write_text("# not needed there\ndata/\n")
+    (tmp_path / ".rayignore").write_bytes("# nicht nötig\ndata/\n".encode("latin-1"))
     found: dict[str, Any] = project_runtime(tmp_path)
     assert found["working_dir"] == str(tmp_path)
     assert {"data/", ".wtb/"} <= set(found["excludes"])
+
+
+def test_a_large_project_is_refused_before_anybody_connects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(project_folder, "MOST_BYTES", 1)
+    (tmp_path / "code.py").write_text("x = 1\n")
+    with pytest.raises(InvalidInput, match="are copied to the workers of a cluster"):
+        RayCluster(1, "127.0.0.1:1", tmp_path)
 
 
 def test_code_is_found_in_the_copy_of_the_project_if_it_was_inside() -> None:

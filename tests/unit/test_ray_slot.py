@@ -322,6 +322,24 @@ def test_jobs_that_reach_a_restarted_process_go_elsewhere_and_lose_nothing(runne
     assert len(runner.calls("begin")) == 2
 
 
+def test_a_lost_worker_is_told_in_plain_words(runner: OneSlotRunner) -> None:
+    runner.send(1, 2)
+    runner.answer("run", {"restarted": 2}, position=1)  # this answer may come before the failure of the first call
+    runner.answer("run", UNAVAILABLE, position=0)
+    runner.answer("ping", {"token": "second", "job": None})
+    assert [lost.reason for lost in runner.said_of(JobLost)] == ["was lost: its process ended"]
+    runner.answer("begin", {"ready": "process second"})
+    runner.send(3)
+    runner.answer("run", UNAVAILABLE)
+    runner.after(61)
+    assert runner.said_of(JobLost)[-1].reason == "was lost: it did not answer"
+    runner.start("third")
+    runner.send(4)
+    runner.answer("run", UNAVAILABLE)
+    runner.answer("ping", {"token": "fourth", "job": None})
+    assert runner.said_of(JobLost)[-1].reason == "was lost: its process ended"
+
+
 def test_a_worker_whose_machine_is_lost_waits_for_a_machine_again(runner: OneSlotRunner) -> None:
     runner.send(1)
     runner.answer("run", DIED)

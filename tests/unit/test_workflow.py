@@ -1,6 +1,7 @@
 """WorkflowDefinition: all faults at once, routing order, and the way to plain data and back."""
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -127,8 +128,15 @@ def test_loops_fan_outs_joins_and_conditions_are_ordinary() -> None:
         (flow("a b", edge("a>b", when="x ==")), "edge a -> b: "),
         (flow("a b", edge("a>b", when="(" * 50 + "x" + ")" * 50)), "edge a -> b: "),
         (WorkflowDefinition(name="flow", nodes=(Node(name="a", start=True),)), "'a' has neither a function nor"),
-        (WorkflowDefinition(name="flow", nodes=nodes("a", timeout_s=0)), "timeout_s must be positive, not 0"),
-        (WorkflowDefinition(name="flow", nodes=nodes("a", timeout_s="3")), "timeout_s must be positive, not '3'"),
+        (
+            WorkflowDefinition(name="flow", nodes=nodes("a", timeout_s=0)),
+            "timeout_s must be positive and finite, not 0",
+        ),
+        (
+            WorkflowDefinition(name="flow", nodes=nodes("a", timeout_s="3")),
+            "timeout_s must be positive and finite, not '3'",
+        ),
+        (WorkflowDefinition(name="flow", nodes=nodes("a", timeout_s=math.inf)), "must be positive and finite, not inf"),
         (
             WorkflowDefinition(name="flow", nodes=nodes("a", retry=RetryPolicy(errors=(OSError,)))),  # type: ignore[arg-type]
             "retry errors are a list of names, such as ['TimeoutError'], not (<class 'OSError'>,)",

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from wtb.domain.amounts import is_positive
 from wtb.domain.errors import InvalidInput
 from wtb.domain.job_limits import GB, Resources
 from wtb.domain.secrets import Secret
@@ -106,8 +107,8 @@ class EnvironmentConfig:
     def faults(self) -> Iterator[str]:
         """Yield what is wrong with it, and every option that its kind does not honour."""
         for name in ("memory_gb", "timeout_s"):
-            if (value := getattr(self, name)) is not None and not _is_positive(value):
-                yield f"{name} must be positive, not {value!r}"
+            if (value := getattr(self, name)) is not None and not is_positive(value):
+                yield f"{name} must be positive and finite, not {value!r}"
         if self.kind == "grpc" and self.address is None:
             yield "environment 'grpc' needs the address of a wtb environment-server: address='host:7878'"
         yield from _variable_faults(self.variables)
@@ -186,7 +187,3 @@ def environment_of(given: object) -> EnvironmentConfig | None:
     if isinstance(given, Mapping):
         return EnvironmentConfig.from_data(given)
     raise InvalidInput(f"environment is a kind such as 'subprocess', or a wtb.EnvironmentConfig, not {given!r}")
-
-
-def _is_positive(number: object) -> bool:
-    return isinstance(number, int | float) and not isinstance(number, bool) and number > 0

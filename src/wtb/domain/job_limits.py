@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from wtb.domain.amounts import is_amount, is_positive
 from wtb.domain.errors import InvalidInput
 
 GB = 1_000_000_000
@@ -34,11 +35,11 @@ class Resources:
     def __post_init__(self) -> None:
         """Refuse amounts that make no sense."""
         for name, amount in {"num_cpus": self.num_cpus, "num_gpus": self.num_gpus, **self.custom}.items():
-            if not _is_number(amount) or amount < 0:
-                raise InvalidInput(f"resources: {name} must be 0 or more, not {amount!r}")
-        if self.memory_gb is not None and not (_is_number(self.memory_gb) and self.memory_gb > 0):
+            if not is_amount(amount):
+                raise InvalidInput(f"resources: {name} must be a finite number from 0, not {amount!r}")
+        if self.memory_gb is not None and not is_positive(self.memory_gb):
             raise InvalidInput(
-                f"resources: memory_gb must be more than 0, or None for no limit, not {self.memory_gb!r}"
+                f"resources: memory_gb must be a finite number above 0, or None for no limit, not {self.memory_gb!r}"
             )
 
     @classmethod
@@ -56,10 +57,6 @@ class Resources:
     def memory_bytes(self) -> int | None:
         """The most memory, in bytes; None for no limit."""
         return None if self.memory_gb is None else int(self.memory_gb * GB)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 class LimitKind(StrEnum):

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
+from wtb.domain.amounts import is_positive
 from wtb.domain.errors import CircuitOpen, InvalidInput
 from wtb.domain.overload import is_overload
 from wtb.domain.values import evolve
@@ -69,8 +70,8 @@ class Limit:
             raise InvalidInput(f"a limit's least must not be above its most, as in {self.numbers}")
         if self.break_after is not None and not _is_whole(self.break_after):
             raise InvalidInput(f"break_after is a whole number from 1, not {self.break_after!r}")
-        if not self.cool_down_s > 0:
-            raise InvalidInput(f"cool_down_s must be above 0, not {self.cool_down_s!r}")
+        if not is_positive(self.cool_down_s):
+            raise InvalidInput(f"cool_down_s must be a finite number above 0, not {self.cool_down_s!r}")
 
     @property
     def numbers(self) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
+from wtb.domain.amounts import is_positive
 from wtb.domain.environment import EnvironmentConfig
 from wtb.domain.errors import InvalidCondition, InvalidInput, InvalidWorkflow
 from wtb.domain.execution import THREAD
@@ -101,16 +102,12 @@ class Node:
             yield f"a node cannot be called {self.name!r}: {reserved}"
         if self.function is None and self.reference is None:
             yield f"node {self.name!r} has neither a function nor a reference to one"
-        if self.timeout_s is not None and not _is_positive(self.timeout_s):
-            yield f"node {self.name!r}: timeout_s must be positive, not {self.timeout_s!r}"
+        if self.timeout_s is not None and not is_positive(self.timeout_s):
+            yield f"node {self.name!r}: timeout_s must be positive and finite, not {self.timeout_s!r}"
         if self.retry is not None:
             yield from (f"node {self.name!r}: {fault}" for fault in self.retry.faults())
         if self.environment is not None:
             yield from (f"node {self.name!r}: {fault}" for fault in self.environment.faults())
-
-
-def _is_positive(number: object) -> bool:
-    return isinstance(number, int | float) and not isinstance(number, bool) and number > 0
 
 
 def _is_node_name(name: object) -> bool:

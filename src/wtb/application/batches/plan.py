@@ -15,6 +15,7 @@ from wtb.application.batches.scoring import cases_to_keep
 from wtb.application.dependencies.fingerprint import Fingerprint
 from wtb.application.dependencies.walk import fingerprint
 from wtb.application.evaluation_engine import OutputReader, prints
+from wtb.domain.amounts import is_positive
 from wtb.domain.batch import Job, JobStatus
 from wtb.domain.batch_record import BatchRecord
 from wtb.domain.cases import Case
@@ -153,9 +154,8 @@ def check_plan(plan: BatchPlan) -> None:
     check_workers(plan.workers)
     _check_whole("repeats", plan.repeats, least=1)
     _check_whole("retries", plan.retries, least=0)
-    timeout_s: object = plan.job_timeout_s
-    if timeout_s is not None and not (isinstance(timeout_s, int | float) and timeout_s > 0):
-        raise InvalidInput(f"job_timeout_s must be more than 0, not {plan.job_timeout_s!r}")
+    if plan.job_timeout_s is not None and not is_positive(plan.job_timeout_s):
+        raise InvalidInput(f"job_timeout_s must be a finite number above 0, not {plan.job_timeout_s!r}")
     unknown = plan.fresh_nodes - {node.name for node in plan.definition.nodes}
     if unknown:
         known = ", ".join(node.name for node in plan.definition.nodes)

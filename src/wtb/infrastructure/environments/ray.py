@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -184,6 +183,6 @@ def _connected(address: str | None) -> RayCluster:
             'environment "ray" needs Ray, which is not installed: pip install "workflow-test-bench[ray]"'
         )
     try:
-        return RayCluster(os.cpu_count() or 1, address, Path.cwd())
+        return RayCluster(0, address, Path.cwd())
     except WTBError as error:
         raise EnvironmentFailed(str(error)) from error

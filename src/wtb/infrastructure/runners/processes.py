@@ -31,7 +31,7 @@ from wtb.domain.runner import (
     WorkMeasured,
 )
 from wtb.infrastructure.runners.channel import Channel
-from wtb.infrastructure.runners.process_memory import kill_family, memory_above
+from wtb.infrastructure.runners.process_family import kill_family, memory_above
 from wtb.infrastructure.runners.worker_process import how_it_ended, kill_session, started
 
 _STARTS = 3

@@ -6,6 +6,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,8 @@ def _rules(folder: Path) -> list[str]:
     for name in _RULES:
         file = folder / name
         if file.is_file():
-            rules += [line for line in file.read_text().splitlines() if line.strip() and not line.startswith("#")]
+            lines = file.read_text(errors="replace").splitlines()
+            rules += [line for line in lines if line.strip() and not line.startswith("#")]
     return rules
 
 
@@ -65,5 +67,6 @@ def _sizes(folder: Path, ignored: GitIgnoreSpec) -> Counter[str]:
         for name in files:
             path = place / name
             if not ignored.match_file(path.as_posix()):
-                sizes[path.parts[0]] += (folder / path).lstat().st_size
+                with suppress(OSError):  # it was there a moment ago
+                    sizes[path.parts[0]] += (folder / path).lstat().st_size
     return sizes

@@ -6,8 +6,9 @@ import importlib.util
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from functools import partial
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from wtb.domain.errors import InvalidInput, WorkerFailed
 from wtb.domain.job_limits import GB, Resources
 from wtb.infrastructure.runners.project_folder import project_runtime
 
-NAMESPACE = "wtb"
+_OPTIONS: Mapping[str, Any] = {"namespace": "wtb", "logging_level": logging.ERROR}
 _ANSWERS_WITHIN_S = 60.0
 """How long a cluster at an address may take to answer; Ray itself tries for ever."""
 _OBJECT_STORE_BYTES = 80 * 1024 * 1024
@@ -53,28 +54,34 @@ class RayCluster:
         check_ray(address)
         self.ray = _imported(is_local=_is_local(address))
         self._is_ours = not self.ray.is_initialized()
-        if self._is_ours:
-            try:
-                self._connect(workers, address, folder, resources)
-            except (ConnectionError, RuntimeError, ValueError) as error:
-                raise WorkerFailed(_no_cluster(address, error)) from error
-
-    def _connect(self, workers: int, address: str | None, folder: Path, resources: Resources) -> None:
-        options: dict[str, Any] = {"namespace": NAMESPACE, "logging_level": logging.ERROR}
-        if _is_local(address):
-            options["_node_ip_address"] = "127.0.0.1"
-        if address is not None:
-            options["runtime_env"] = project_runtime(folder)
-            _within(_ANSWERS_WITHIN_S, lambda: self.ray.init(address=address, **options))
+        if not self._is_ours:
             return
+        if address is None:
+            connect = partial(self._start, workers, resources)
+        else:
+            connect = partial(self._join, address, project_runtime(folder))
+        try:
+            connect()
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise WorkerFailed(_no_cluster(address, error)) from error
+
+    def _join(self, address: str, project: dict[str, Any]) -> None:
+        _within(_ANSWERS_WITHIN_S, lambda: self.ray.init(address=address, runtime_env=project, **_OPTIONS))
+
+    def _start(self, workers: int, resources: Resources) -> None:
+        """Start a cluster with room for the workers, and beside them for environments that take all of this machine.
+
+        Ray only counts: several workers may share a core, and the watchdog sees to the memory.
+        """
         self.ray.init(
             address="local",
-            # Ray only counts: several workers may share a core, and the watchdog sees to the memory.
-            num_cpus=max(1, ceil(workers * resources.num_cpus)),
-            _memory=None if resources.memory_bytes is None else workers * resources.memory_bytes,
+            _node_ip_address="127.0.0.1",
+            num_cpus=ceil(workers * resources.num_cpus) + (os.cpu_count() or 1),
+            _memory=workers * (resources.memory_bytes or 0) + _memory_here(),
+            _system_config={"prestart_worker_first_driver": False},  # else Ray starts a process for each CPU
             object_store_memory=_OBJECT_STORE_BYTES,
             include_dashboard=False,
-            **options,
+            **_OPTIONS,
         )
 
     def what_is_lacking(self, resources: Resources) -> str:
@@ -96,6 +103,11 @@ class RayCluster:
         """Leave the cluster; end it if it is our own."""
         if self._is_ours:
             self.ray.shutdown()
+
+
+def _memory_here() -> int:
+    """Return how much memory this machine has, in bytes."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _no_cluster(address: str | None, error: Exception) -> str:

@@ -42,6 +42,7 @@ _ANSWERS_WITHIN_S = 60.0
 _ASK_AGAIN_S = 1.0
 _MOST_FAILED_STARTS = 2
 """How often a worker may end before it is ready, and is started again."""
+_PROCESS_ENDED = "its process ended"
 
 
 class SlotState(StrEnum):
@@ -161,6 +162,8 @@ class RaySlot:
             self._lives(future.result()["job"])
         else:
             self._next_token = "" if error is not None else future.result()["token"]
+            if self._next_token:
+                self._reason = _PROCESS_ENDED
             self._move(SlotState.LOST)
 
     # The start of a worker
@@ -225,14 +228,14 @@ class RaySlot:
             self._host.report(JobBroke(job.number, WorkerFailed(f"Ray could not run job {job.number}: {error}")))
         else:
             job.failed = True
-            self._doubt(_first_sentence(error))
+            self._doubt(self._in_words(error))
 
     def _heard(self, job: SentJob, said: dict[str, Any]) -> None:
         if "withdrawn" in said:
             self._given_back(job)
         elif "restarted" in said:
             self._given_back(job)
-            self._doubt("its process ended while it had no job")
+            self._doubt(_PROCESS_ENDED)
         else:
             for each in (*said["more"], said["report"]):
                 self._host.report(report_from(each))
@@ -259,7 +262,7 @@ class RaySlot:
             _log.warning("worker %s cannot watch its memory, so `memory_gb` does not hold there: %s", self._name, error)
             return
         if error is not None:
-            self._doubt(_first_sentence(error))
+            self._doubt(self._in_words(error))
             return
         limit, found = self._host.limits.resources.memory_bytes, future.result()
         if limit is None or found is None:
@@ -317,7 +320,8 @@ class RaySlot:
         else:
             self._start_again()
 
-
-def _first_sentence(error: BaseException) -> str:
-    """Return the first line of what Ray says, without the rest of its advice."""
-    return str(error).strip().partition("\n")[0].partition(". ")[0]
+    def _in_words(self, error: BaseException) -> str:
+        """Say why a call failed: in Ray's first sentence, unless that has only ids and codes of the connection."""
+        if isinstance(error, self._host.errors.ActorUnavailableError):
+            return "it did not answer"
+        return str(error).strip().partition("\n")[0].partition(". ")[0]

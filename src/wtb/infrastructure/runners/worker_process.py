@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from wtb.infrastructure.runners.channel import Channel
+from wtb.infrastructure.runners.process_family import kill_started
 
 # The side that starts it
 
@@ -73,7 +74,11 @@ def channel_to_parent() -> Channel:
 
 
 def end_at_once() -> NoReturn:
-    """Kill this process and all that it started. The store survives that, as it survives a crash."""
+    """Kill this process and what it started, also in other sessions; daemons, whose parents have ended, are not found.
+
+    The store survives that, as it survives a crash.
+    """
+    kill_started(os.getpid())
     if os.getpgid(0) == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os._exit(1)

@@ -1,4 +1,4 @@
-"""The memory that a process and the processes that it started use; on Linux only, where /proc shows it."""
+"""A process and those that it started: their memory and their end; on Linux only, where /proc shows it."""
 
 from __future__ import annotations
 
@@ -54,6 +54,15 @@ def _proportional(process: Path) -> int:
 
 def kill_family(pid: int) -> None:
     """Kill a process and all that it has started."""
-    for each in reversed(family(pid)):
+    _kill(family(pid))
+
+
+def kill_started(pid: int) -> None:
+    """Kill all that a process has started, but not the process."""
+    _kill(family(pid)[1:])
+
+
+def _kill(pids: list[int]) -> None:
+    for each in reversed(pids):
         with suppress(OSError):
             os.kill(each, signal.SIGKILL)
