@@ -226,3 +226,39 @@ def test_two_checkpoints_are_compared_and_the_tree_is_drawn(done: Shell) -> None
     assert shown[-3:] == ["1 value: 1 changed", "2 files: 2 added", "4 calls: 4 added"]
     assert done.json("diff", "r1", "0", "--stat")["counts"]["files"] == {"added": 6}
     assert done.wtb("history", "r1", "--tree").stdout.startswith("run r1\n├── 0 start")
+
+
+LONG_VALUES = """
+import wtb
+
+flow = wtb.Workflow("long")
+
+
+@flow.node(start=True)
+def write(state):
+    return {
+        "text": "a" * 5_000,
+        "data": b"b" * 5_000,
+        "list": list(range(1_000)),
+        "mapping": {f"key {n}": n for n in range(1_000)},
+        "short": "all of it",
+    }
+
+
+flow.edge("write", wtb.END)
+"""
+
+
+def test_a_long_state_is_cut_for_people_and_whole_for_programs(tmp_path: Path) -> None:
+    shell = Shell(tmp_path, flow=LONG_VALUES)
+    ran = shell.wtb("run", "flow.py", "--run-id", "r1").stdout
+    shown = shell.wtb("show", "r1").stdout
+    for said in (ran, shown):
+        assert "… (5,000 characters; --json has all)" in said
+        assert "… 900 more; --json has all" in said
+        assert '"…": "900 more; --json has all"' in said
+        assert '"short": "all of it"' in said
+        assert "999" in said, "the end of a list is what came last"
+        assert len(said) < 8_000
+    state = shell.json("show", "r1")["state"]
+    assert (len(state["text"]), len(state["list"]), len(state["mapping"])) == (5_000, 1_000, 1_000)

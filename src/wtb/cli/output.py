@@ -10,9 +10,10 @@ import inspect
 import json
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from contextlib import redirect_stdout
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any, TypeVar
 
 import click
@@ -71,6 +72,12 @@ _NARROWEST_TEXT = 30
 _GAP = 2
 """Spaces between two columns."""
 
+_LONGEST_TEXT = 2_000
+"""Longest text of a state, in characters, that people see."""
+
+_MOST_ITEMS = 100
+"""The number of items of a list or mapping in a state that people see: the first and the last of a list."""
+
 _NUMBERS = ("size", "count", "visits", "calls", "failures", "retries", "total", "mean")
 
 
@@ -100,8 +107,28 @@ def echo_facts(facts: Mapping[str, str]) -> None:
 
 
 def echo_state(state: Mapping[str, Any]) -> None:
-    """Print a state for people as JSON. Values of secret keys are masked here, but not with --json."""
-    click.echo(printable_lines(to_json(_MASKER.data(_plain(state)), indent=2)))
+    """Print a state for people as JSON. With --json, values of secret keys are not masked, and nothing is cut."""
+    click.echo(printable_lines(to_json(_bounded(_MASKER.data(_plain(state))), indent=2)))
+
+
+def _bounded(value: Any) -> Any:
+    """Return plain data whose long texts, lists and mappings are cut, with a note: a state can be megabytes."""
+    match value:
+        case None | bool() | int() | float():
+            return value
+        case dict():
+            kept = {key: _bounded(item) for key, item in islice(value.items(), _MOST_ITEMS)}
+            return {**kept, "…": _left_out(value)} if len(value) > _MOST_ITEMS else kept
+        case list() if len(value) > _MOST_ITEMS:
+            half = _MOST_ITEMS // 2
+            return [*map(_bounded, value[:half]), f"… {_left_out(value)}", *map(_bounded, value[-half:])]
+        case list():
+            return list(map(_bounded, value))
+    return cut(str(value), _LONGEST_TEXT)
+
+
+def _left_out(value: Sized) -> str:
+    return f"{len(value) - _MOST_ITEMS:,} more; --json has all"
 
 
 def confirm(question: str) -> None:
