@@ -18,6 +18,8 @@ import wtb
 from tests.shell import Shell, environment
 from wtb.batches import load_batch
 
+pytestmark = pytest.mark.usefixtures("no_registered_classes")
+
 MAILS = """
 import os
 import signal
