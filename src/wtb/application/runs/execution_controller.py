@@ -16,7 +16,14 @@ from wtb.application.runs.engine_context import RUNS_HERE
 from wtb.application.runs.function_caller import FunctionCaller
 from wtb.application.runs.head_editor import HeadEditor
 from wtb.application.runs.heartbeat import Heartbeat
-from wtb.application.runs.leases import Leases, alone, check_not_rolling_back, check_not_set_back, time_for
+from wtb.application.runs.leases import (
+    Leases,
+    alone,
+    check_not_rolling_back,
+    check_not_set_back,
+    is_holder_gone,
+    time_for,
+)
 from wtb.application.runs.node_runner import Equipment, NodeRunner, Watch
 from wtb.application.runs.progress import RunProgress
 from wtb.application.runs.recorder import Recorder
@@ -460,7 +467,7 @@ class ExecutionController:
     def _nobody_runs(self, execution: Execution, request: str) -> bool:
         """Whether no process can be asked: it is gone, or the run waits and must stop for good."""
         if execution.status is ExecutionStatus.RUNNING:
-            gone = None if execution.lease is None else self._owners.is_gone(execution.lease.owner)
+            gone = is_holder_gone(execution, self._owners)
             return execution.neglect(time_for(execution, self._storage, self._clock), gone) is not None
         return request == "stop" and execution.status in _RESUMABLE
 
