@@ -13,6 +13,7 @@ from typing import Any
 from wtb.application.evaluation_engine import error_of
 from wtb.application.queries.batch_data import MatrixRow
 from wtb.batch_results import BatchResult, FlakyCase, JobResult, known_or_worst
+from wtb.domain.display import counted
 from wtb.domain.evaluation import FAILED, PRICES, Absent, Direction, Metric, ScoreTable
 from wtb.domain.secrets import Masker
 from wtb.domain.statistics.comparisons import Summary
@@ -429,11 +430,6 @@ class NumberFormat:
             return ""
         write = self.change if signed else self.number
         return frame.format(f"{write(interval.low)} to {write(interval.high)}")
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, in the plural unless the number is 1."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _upper(sentence: str) -> str:

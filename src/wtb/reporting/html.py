@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from wtb.batch_results import MOST_FLAKY, JobResult
+from wtb.domain.display import counted
 from wtb.domain.evaluation import Direction, Metric
 from wtb.domain.statistics.verdicts import Finding
 from wtb.reporting import svg
 from wtb.reporting.cases import cases
-from wtb.reporting.content import METHOD, Front, NumberFormat, Report, Row, Trouble, counted
+from wtb.reporting.content import METHOD, Front, NumberFormat, Report, Row, Trouble
 from wtb.reporting.effects import effect_parts
 from wtb.reporting.markup import Markup, element, joined, with_code
 

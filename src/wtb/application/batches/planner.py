@@ -13,7 +13,7 @@ from wtb.application.batches.external_tools import external_tools
 from wtb.application.batches.forecast import ExternalTool, Forecast, NodeRunCount, NodeRunKey
 from wtb.application.batches.plan import BatchPlan, Prints
 from wtb.application.batches.scoring import scored_by, waiting_for_scores
-from wtb.application.dependencies.fingerprint import Fingerprint, combined, counted, digest_of
+from wtb.application.dependencies.fingerprint import Fingerprint, combined, digest_of, parts_that_count
 from wtb.application.dependencies.objects import module_of
 from wtb.application.dependencies.own_code import is_own_module
 from wtb.application.dependencies.traces import Traces, in_words
@@ -322,7 +322,7 @@ class _Planning:
         for node, print_ in now.nodes.items():
             was = self._before.parts.get(old.get(node, ""), {})
             ignored = self._before.changing
-            changed = changed_parts(counted(was, ignored), counted(print_.all_parts, ignored))
+            changed = changed_parts(parts_that_count(was, ignored), parts_that_count(print_.all_parts, ignored))
             if changed:
                 found[node] = changed
         return found

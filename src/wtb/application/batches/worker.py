@@ -19,7 +19,7 @@ from wtb.application.batches.job_runner import JobRunner
 from wtb.application.batches.plan import BatchPlan, Prints, versions_here
 from wtb.application.batches.planner import SETUP, workflow_digest
 from wtb.application.batches.scoring import kept_cases
-from wtb.application.dependencies.fingerprint import counted
+from wtb.application.dependencies.fingerprint import parts_that_count
 from wtb.application.dependencies.workflow_code import changed_parts
 from wtb.domain.batch import Batch, JobStatus
 from wtb.domain.batch_record import MadeOf
@@ -154,7 +154,9 @@ def _differences(made_of: MadeOf, planned: str, prints: Prints, combination: str
     for node, print_ in prints[combination].items():
         if old.get(node) != print_.digest:
             was = made_of.parts.get(old.get(node, ""), {})
-            words = changed_parts(counted(was, made_of.changing), counted(print_.all_parts, made_of.changing))
+            words = changed_parts(
+                parts_that_count(was, made_of.changing), parts_that_count(print_.all_parts, made_of.changing)
+            )
             where = "" if node == SETUP else f"node `{node}`: "
             found += [f"{where}{word}" for word in words] or [f"{where}its code"]
     return found

@@ -75,13 +75,13 @@ class Fingerprint:
             return self
         return replace(
             self,
-            parts=counted(self.all_parts, left_out),
+            parts=parts_that_count(self.all_parts, left_out),
             values=self.values - left_out,
             mutable=self.mutable - left_out,
         )
 
 
-def counted(parts: Mapping[str, str], left_out: Set[str]) -> dict[str, str]:
+def parts_that_count(parts: Mapping[str, str], left_out: Set[str]) -> dict[str, str]:
     """Return the parts that count if some values are left out."""
     found = {name: part for name, part in parts.items() if name not in left_out and not name.startswith(_IF_LEFT_OUT)}
     instead = {name: parts.get(f"{_IF_LEFT_OUT}{name}") for name in left_out}

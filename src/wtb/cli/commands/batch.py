@@ -32,7 +32,7 @@ from wtb.cli.commands.batch_options import (
 )
 from wtb.cli.exit_codes import UNEXPECTED, WORK_FAILED
 from wtb.cli.interrupts import Interrupts
-from wtb.cli.output import as_json, counted, echo, example, print_json, show, url
+from wtb.cli.output import as_json, echo, example, print_json, show, url
 from wtb.cli.views.batch_changes import (
     external_data,
     forecast_data,
@@ -47,6 +47,7 @@ from wtb.cli.views.batch_tables import (
 )
 from wtb.domain.batch import BatchStatus
 from wtb.domain.cases import Case
+from wtb.domain.display import counted
 from wtb.domain.errors import DatabaseAway, InvalidInput
 from wtb.domain.job_limits import Resources
 from wtb.domain.limits import ADAPTIVE, Limit, read_limits

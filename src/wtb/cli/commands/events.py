@@ -10,8 +10,9 @@ import click
 from wtb.application.queries.service import Queries
 from wtb.application.queries.views import EventPage
 from wtb.bench import Bench
-from wtb.cli.output import as_json, counted, duration, echo, example, print_json_rows, show_rows, text_of, url
+from wtb.cli.output import as_json, duration, echo, example, print_json_rows, show_rows, text_of, url
 from wtb.cli.views.live import usage
+from wtb.domain.display import counted
 from wtb.domain.errors import InvalidInput
 from wtb.domain.events import SYSTEM_STREAM, EventType, RecordedEvent, Severity
 from wtb.domain.filters import event_types

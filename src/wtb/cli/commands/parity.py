@@ -11,7 +11,8 @@ import click
 from wtb.batches import load_batch
 from wtb.bench import Bench
 from wtb.cli.exit_codes import WORK_FAILED
-from wtb.cli.output import as_json, counted, echo, example, print_json, show_rows, url
+from wtb.cli.output import as_json, echo, example, print_json, show_rows, url
+from wtb.domain.display import counted
 from wtb.domain.parity import ParityReport
 
 

@@ -12,9 +12,10 @@ from wtb.application.batches.baselines import known_combination
 from wtb.application.queries.batch_data import verdict_data
 from wtb.batch_results import BatchResult, compare_results
 from wtb.bench import Bench
-from wtb.cli.output import as_json, counted, echo, example, print_with_texts, show, show_rows, url
-from wtb.cli.views.batch_tables import interval, number
+from wtb.cli.output import as_json, echo, example, print_with_texts, show, show_rows, url
+from wtb.cli.views.batch_tables import interval, signed
 from wtb.domain.batch import Baseline
+from wtb.domain.display import counted
 from wtb.domain.errors import BatchNotFound, InvalidInput
 from wtb.domain.evaluation import FAILED, Errors
 from wtb.domain.workflow import BASELINE
@@ -184,11 +185,6 @@ def _for_people(verdict: Verdict, *, named: bool) -> dict[str, Any]:
         "needed": str(needed) if needed is not None and verdict.finding.value == "no evidence" else "",
         "why": verdict.reason,
     }
-
-
-def signed(value: float | None) -> str:
-    """Return a difference with its sign."""
-    return f"+{number(value)}" if value is not None and value > 0 else number(value)
 
 
 @click.group()
