@@ -276,7 +276,7 @@ class ExecutionController:
         self._check_claimable(found.execution, take_over=take_over)
         engine = self._engine_of(definition)
         change = engine.accepted(update or {})
-        self._check_wishes(found, change, answer, rerun_node=rerun_node)
+        self._check_arguments(found, change, answer, rerun_node=rerun_node)
         with alone(found), self._heartbeat.keeping(at := self._claimed(found, chosen, changed, take_over)):
             try:
                 lost = self._unfinished_calls.list_lost(execution_id)
@@ -362,7 +362,7 @@ class ExecutionController:
             raise InvalidTransition(f"run {execution.id!r} is {execution.status}; fork it or roll it back to continue")
         return self._leases.check_free(execution, take_over=take_over)
 
-    def _check_wishes(self, at: Position, update: Mapping[str, Any], answer: Any, *, rerun_node: bool) -> None:
+    def _check_arguments(self, at: Position, update: Mapping[str, Any], answer: Any, *, rerun_node: bool) -> None:
         """Refuse arguments that do not fit the run before it is claimed, so that a refusal leaves no trace."""
         if answer is None:
             return
@@ -418,7 +418,7 @@ class ExecutionController:
             telemetry=self._equipment.telemetry,
         )
         bases = standing.bases
-        host = NodeRunner(
+        node_runner = NodeRunner(
             self._equipment,
             definition,
             options,
@@ -436,7 +436,7 @@ class ExecutionController:
             options,
             progress,
             engine=engine,
-            node_runner=host,
+            node_runner=node_runner,
             open_runs=standing.open_runs,
             bases=bases,
             lost=lost,

@@ -138,10 +138,10 @@ def event_row(event: RecordedEvent) -> dict[str, Any]:
     """Return an event for people: one row of a table."""
     row = event_data(event)
     del row["data"]  # the widest column comes last
-    return {**row, "by": event.data.get("by", ""), "data": _said(event)}
+    return {**row, "by": event.data.get("by", ""), "data": _facts(event)}
 
 
-def _said(event: RecordedEvent) -> str:
+def _facts(event: RecordedEvent) -> str:
     """Return the data of an event for people: node and tool first, then the rest without ids and without the name."""
     data, unsaid = event.data, _UNSAID
     if event.type.startswith("rollback."):

@@ -82,7 +82,7 @@ def compare(
     only: dict[str, dict[str, list[str]]] = {}
     with Bench(url) as bench:
         if after is None:
-            result = _side(bench, name)
+            result = _batch_or_baseline(bench, name)
             found = result.compare(*metrics, errors=errors, max_errors=max_errors)
             against, notes = result.baseline, result.notes
         else:
@@ -124,19 +124,19 @@ def _across(
 ) -> tuple[tuple[Verdict, ...], str, dict[str, dict[str, list[str]]], list[str]]:
     """Compare two batches; return the verdicts, the name of the old side, what only one side has, and notes."""
     (first, one), (second, other) = split(name), split(after)
-    old, new = _side(bench, first), _side(bench, second)
+    old, new = _batch_or_baseline(bench, first), _batch_or_baseline(bench, second)
     pairs = []
     if one is not None or other is not None:
         pairs = [(known_combination(old.batch, one or other), known_combination(new.batch, other or one))]
     found = compare_results(old, new, metrics, pairs=pairs, errors=errors, max_errors=max_errors)
-    only = {"cases_only_in": _alone(first, old.cases, second, new.cases)}
+    only = {"cases_only_in": _only_in_one(first, old.cases, second, new.cases)}
     if pairs:
         return found, f"{first}:{pairs[0][0]}", only, new.notes
-    only["combinations_only_in"] = _alone(first, old.combinations, second, new.combinations)
+    only["combinations_only_in"] = _only_in_one(first, old.combinations, second, new.combinations)
     return found, f"the same combination in {first}", only, new.notes
 
 
-def _side(bench: Bench, name: str) -> BatchResult:
+def _batch_or_baseline(bench: Bench, name: str) -> BatchResult:
     """Return a batch; if there is none of this name, baseline NAME may be meant, written as baseline/NAME."""
     try:
         return bench.get_batch(name)
@@ -147,7 +147,7 @@ def _side(bench: Bench, name: str) -> BatchResult:
         return bench.get_baseline(baseline)
 
 
-def _alone(first: str, theirs: Sequence[str], second: str, ours: Sequence[str]) -> dict[str, list[str]]:
+def _only_in_one(first: str, theirs: Sequence[str], second: str, ours: Sequence[str]) -> dict[str, list[str]]:
     sides = ((first, theirs, set(ours)), (second, ours, set(theirs)))
     return {batch: [name for name in own if name not in others] for batch, own, others in sides if set(own) - others}
 
