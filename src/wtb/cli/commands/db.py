@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wtb.bootstrap import open_database
 from wtb.cli.output import as_json, confirm, example, show, url
 from wtb.domain.errors import InvalidInput
 from wtb.settings import load_settings
+from wtb.storage_bootstrap import open_database
 
 if TYPE_CHECKING:
     from wtb.infrastructure.sql.database import Database
