@@ -6,7 +6,7 @@ import pytest
 
 from wtb.cli.output import dollars
 from wtb.domain.display import figure_or_dash
-from wtb.reporting.content import NumberFormat
+from wtb.reporting.numbers import NumberFormat
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,10 @@ from wtb.domain.evaluation import Direction, Metric
 from wtb.domain.statistics.verdicts import Finding
 from wtb.reporting import svg
 from wtb.reporting.cases import cases
-from wtb.reporting.content import METHOD, Front, NumberFormat, Report, Row, Trouble
+from wtb.reporting.content import METHOD, Front, Report, Row, Trouble
 from wtb.reporting.effects import effect_parts
 from wtb.reporting.markup import Markup, element, joined, with_code
+from wtb.reporting.numbers import NumberFormat
 
 MOST_LINES = 101
 MOST_TROUBLES = 50

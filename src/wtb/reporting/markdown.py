@@ -12,7 +12,8 @@ from wtb.domain.display import counted
 from wtb.domain.evaluation import Direction, Metric
 from wtb.domain.printable import printable
 from wtb.domain.statistics.verdicts import Finding
-from wtb.reporting.content import NumberFormat, Report, Row, Trouble
+from wtb.reporting.content import Report, Row, Trouble
+from wtb.reporting.numbers import NumberFormat
 
 SHOWN_ROWS = 6
 MOST_CHARACTERS = 40_000
