@@ -22,6 +22,7 @@ from wtb.batch_results.job_results import (
     number_of,
     unscored_jobs,
 )
+from wtb.batch_results.speed import is_short, quicker_in_processes, workers_here
 from wtb.batch_results.tables import row_of, write_csv
 from wtb.domain.batch import Batch, Job, JobStatus, bool_metrics
 from wtb.domain.cases import Case
@@ -41,7 +42,6 @@ from wtb.domain.evaluation import (
     pareto,
 )
 from wtb.domain.figures import NOTHING
-from wtb.domain.job_attempt import WorkerName
 from wtb.domain.job_output import output_of
 from wtb.domain.job_record import error_data
 from wtb.domain.observation import run_of
@@ -54,21 +54,6 @@ from wtb.domain.workflow import BASELINE
 
 MOST_FLAKY = 50
 """How many flaky cases are listed at most, because the node of each must be looked up in its runs."""
-
-_BUSY = 0.7
-"""If threads keep at least this share of a core busy, they mostly compute."""
-
-_MOSTLY = 0.5
-"""If the nodes took less than this share of the time, WTB's own work kept the core busy."""
-
-_BRIEF_S = 1.0
-"""Below a second, what nodes import takes most of the time, and nobody waits."""
-
-_SHORT_S = 5.0
-"""Starting processes takes a second or two: a shorter batch gains nothing."""
-
-_WORTH_IT = 1.2
-"""Another runner is only suggested if it would be at least this many times as quick."""
 
 if TYPE_CHECKING:
     from wtb.batch_results.source import ResultSource
@@ -388,17 +373,8 @@ class BatchResult(Displayed):
 
         Nodes that compute slowed each other down then.
         """
-        workers, cores = self._workers_here(), self.batch.record.cores
+        workers, cores = workers_here(self.batch, self._jobs), self.batch.record.cores
         return (workers, cores) if workers > cores else None
-
-    def _workers_here(self) -> int:
-        """Return how many jobs ran at a time on this machine; on Ray, `workers` is only the most that there may be."""
-        record = self.batch.record
-        if record.runner != "ray":
-            return record.workers
-        names = {attempt.worker for job in self._jobs for attempt in job.record.attempts}
-        machines = {WorkerName(name).machine for name in names}
-        return min(record.workers, len(names)) if len(machines) == 1 else 0
 
     @property
     def quicker_in_processes(self) -> float | None:
@@ -407,21 +383,12 @@ class BatchResult(Displayed):
         It helps if the batch ran in threads and its nodes computed: then they shared one core. A batch of a few seconds
         gains nothing, whatever this says, because processes take a second or two to start.
         """
-        record = self.batch.record
-        used, usable = record.cores_used, min(record.workers, record.cores)
-        if used is None or used < _BUSY or usable < 2 or self.spent.s < _BRIEF_S or not self._is_time_of_nodes():
-            return None
-        quicker = usable / max(used, 1.0)
-        return quicker if quicker >= _WORTH_IT else None
-
-    def _is_time_of_nodes(self) -> bool:
-        """Whether nodes took most of the time, not WTB itself."""
-        return sum(job.record.latency_s or 0.0 for job in self._jobs) >= self.spent.s * _MOSTLY
+        return quicker_in_processes(self.batch, self._jobs, self.spent.s)
 
     @property
     def is_short(self) -> bool:
         """Whether the batch took only a few seconds, so that it would gain nothing from processes."""
-        return self.spent.s < _SHORT_S
+        return is_short(self.spent.s)
 
     @property
     def measured_apart(self) -> dict[str, str]:
