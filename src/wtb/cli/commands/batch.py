@@ -74,7 +74,7 @@ def batch() -> None:
     "--only",
     multiple=True,
     metavar="COMBINATION",
-    help="Run only this combination, such as 'answer=long', and the baseline; others keep their results. Repeatable.",
+    help="Run only this combination, such as 'answer=long', and the baseline; repeatable. Others keep their results.",
 )
 @workers_number
 @runner_name
@@ -95,7 +95,7 @@ def batch() -> None:
     "limits",
     multiple=True,
     metavar="NAME=N",
-    help="Make at most N calls at a time that name this limit; openai=adaptive finds the number itself. Repeatable.",
+    help="Make at most N calls at a time that name this limit; repeatable. `openai=adaptive` finds the number itself.",
 )
 @fresh_nodes
 @external_rule

@@ -36,7 +36,7 @@ def _database(address: str | None) -> Iterator[Database]:
 
 @db.command()
 @url
-@click.option("--to", "revision", default="head", show_default=True, help="Revision to stop at.")
+@click.option("--to", "revision", metavar="REVISION", default="head", show_default=True, help="Revision to stop at.")
 @as_json
 @example("wtb db upgrade --url postgresql://wtb@localhost/wtb")
 def upgrade(url: str | None, revision: str, as_json: bool) -> None:

@@ -23,7 +23,13 @@ _FEW = 5
 
 @click.command()
 @click.argument("name", metavar="BATCH")
-@click.option("--metric", "metrics", multiple=True, metavar="M", help="Look at this metric; repeatable. [default: all]")
+@click.option(
+    "--metric",
+    "metrics",
+    multiple=True,
+    metavar="M",
+    help="Look only at this metric; repeatable. Default: all metrics.",
+)
 @click.option(
     "--errors",
     type=click.Choice([each.value for each in Errors]),

@@ -26,7 +26,7 @@ from wtb.domain.parity import ParityReport
     "runners",
     multiple=True,
     metavar="NAME",
-    help="Compare this runner; repeatable. [default: threads, processes, and ray if it is installed]",
+    help="Compare this runner; repeatable. Default: threads, processes, and ray if it is installed.",
 )
 @click.option("--ray-address", metavar="ADDRESS", help="Use this Ray cluster: `auto` or HOST:PORT.")
 @url
