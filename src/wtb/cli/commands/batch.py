@@ -69,7 +69,12 @@ def batch() -> None:
     "--name", metavar="NAME", help="Use this name instead of the one in FILE. A new name is a separate batch."
 )
 @cases_file
-@click.option("--repeats", type=click.IntRange(1), metavar="N", help="Run each combination N times on each case.")
+@click.option(
+    "--repeats",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Run each combination N times on each case. Default: as in FILE, else once.",
+)
 @click.option(
     "--only",
     multiple=True,
