@@ -30,11 +30,12 @@ from benchmarks.report import Figure, measure
 from tests.services import PostgresServer, free_port
 from wtb.api.app import create_app
 from wtb.api.parts import ServerParts
-from wtb.bootstrap import bootstrap, open_database
+from wtb.bootstrap import bootstrap
 from wtb.domain.access import Role
 from wtb.domain.events import Event, EventType
 from wtb.infrastructure.sql import schema
 from wtb.settings import ServerSettings, Settings
+from wtb.storage_bootstrap import open_database
 
 CLIENTS, CLIENT_PROCESSES = 200, 2
 WRITERS, WRITER_PROCESSES = 20, 2

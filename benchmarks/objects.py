@@ -22,10 +22,11 @@ from statistics import median
 from benchmarks.report import Figure, measure, timed
 from tests.s3_server import S3Server
 from tests.services import PostgresServer
-from wtb.bootstrap import Services, bootstrap, open_database
+from wtb.bootstrap import Services, bootstrap
 from wtb.domain.ports import ObjectStore
 from wtb.infrastructure.sql import schema
 from wtb.settings import Settings
+from wtb.storage_bootstrap import open_database
 
 FILES, FILE_BYTES, LARGE_BYTES = 1_000, 10_000, 64_000_000
 ROUNDS = 3

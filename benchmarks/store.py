@@ -345,7 +345,7 @@ def absolute(folder: Path) -> list[Figure]:
 
 def upgrade(settings: Settings) -> None:
     """Make the tables."""
-    from wtb.bootstrap import open_database
+    from wtb.storage_bootstrap import open_database
 
     database = open_database(settings)
     schema.upgrade(database)

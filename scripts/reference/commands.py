@@ -64,7 +64,7 @@ _ARGUMENTS = {
     "ID": "The id of a webhook.",
     "NAME": "The name to give.",
     "POSITION": "The position of an event in the log.",
-    "REF…": "Workflows that the server may run, each as `file.py[:flow]` or `module:flow`.",
+    "REF…": "Workflows and batch tests that may be run, each as `file.py[:name]` or `module:name`.",
     "REVISION": "The revision to go down to, such as `0006`. `base` is the state before the first revision.",
     "RUN": "The id of a run, or its start: at least four characters that no other run starts with.",
     "RUN|BATCH...": "One or several: ids of runs, or the start of them, and names or ids of batches.",
@@ -87,15 +87,15 @@ _SHARED = ("--url", "--json")
 _UNITS = {"integer": "N", "integer range": "N", "float": "X", "float range": "X", "text": "TEXT"}
 _CODE = re.compile(
     r"""(?<![\w`./-])(
-        --[a-z-]+(?:\ error|\ tool)?                      # options, some with a value
+        --[a-z-]+(?:\ error|\ tool|\ ray)?                      # options, some with a value
         | (?:\w+/)?[A-Z]{2,}[A-Z0-9]*(?:@|[@:][A-Z]+)?    # arguments: RUN, RUN@CHECKPOINT, baseline/NAME
-        | WTB_[A-Z]+ | @?\w+\.(?:py|json|toml)(?:\[:\w+\])? | \.(?:wtb|gitignore|md)
+        | WTB_[A-Z]+ | @?\w+\.(?:py|json|toml)(?:\[:\w+\]|:\w+)? | \.(?:wtb|gitignore|md)
         | \w+\#\d | module:flow | node\.failed | ctx\.\w+ | \w+:///?[\w@/]+
     )(?![\w`])""",
     re.VERBOSE,
 )
 """Matches code in a help text."""
-_WORDS = {"API", "CI", "CSV", "HTML", "HTTP", "JSON", "JSONL", "TLS", "WTB"}
+_WORDS = {"API", "CI", "CSV", "GB", "HTML", "HTTP", "JSON", "JSONL", "PEM", "TLS", "WTB"}
 
 
 def page() -> str:

@@ -384,9 +384,9 @@ SECTIONS = (
         title="Evaluators",
         text="Each evaluator scores one metric. Those with a `key` compare a value in the final state with the one "
         "that the case expects. `key` is a key, a path such as `messages.-1.content`, or a function of the context. If "
-        "the case expects a mapping, `expected_key` picks the value in it. [Write your own](batches.md#evaluators) as "
-        "a function of the context, or as a class with `evaluate(context)`. The context has `case`, `expected`, "
-        "`state`, `latency_s`, `steps`, `usage` and `tool_errors`.",
+        "the case expects a mapping, `expected_key` picks the value in it. [Write your own]"
+        "(evaluators.md#write-your-own) as a function of the context, or as a class with `evaluate(context)`. The "
+        "context has `case`, `expected`, `state`, `latency_s`, `steps`, `usage` and `tool_errors`.",
         calls=("evaluator",),
         names=dict.fromkeys(
             (

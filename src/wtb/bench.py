@@ -52,7 +52,7 @@ Given = ParamSpec("Given")
 Found = TypeVar("Found")
 
 
-def _taking_what(other: Callable[Given, Any]) -> Callable[[Callable[..., Found]], Callable[Given, Found]]:
+def _with_parameters_of(other: Callable[Given, Any]) -> Callable[[Callable[..., Found]], Callable[Given, Found]]:
     """Copy the parameters of another method to one that only passes arguments on, for editors and `help`."""
 
     def shown(method: Callable[..., Found]) -> Callable[Given, Found]:
@@ -129,7 +129,7 @@ class Bench:
             "created_by": created_by,
         }
 
-    @_taking_what(_new_run)
+    @_with_parameters_of(_new_run)
     def create(self, flow: Workflow | Any, input: Mapping[str, Any] | Any = None, **options: Any) -> Run:
         """Record a run without starting it; `run.resume()` starts it, in this process or another.
 
@@ -152,7 +152,7 @@ class Bench:
         flow, new = self._new_run(flow, input, **options)
         return Run(self, self.services.controller.create(**new).id, flow)
 
-    @_taking_what(_new_run)
+    @_with_parameters_of(_new_run)
     def run(self, flow: Workflow | Any, input: Mapping[str, Any] | Any = None, **options: Any) -> Run:
         """Run a workflow until it ends or pauses, and return the run.
 
@@ -164,7 +164,7 @@ class Bench:
         flow, new = self._new_run(*given, **options)
         return Run(self, self.services.controller.start(**new, request=request).id, flow)
 
-    @_taking_what(_new_run)
+    @_with_parameters_of(_new_run)
     async def arun(self, flow: Workflow | Any, input: Mapping[str, Any] | Any = None, **options: Any) -> Run:
         """Like `run`, for async programs: async nodes run on your event loop, and everything else on threads.
 
@@ -173,7 +173,7 @@ class Bench:
         request = RunRequest()
         return await awaited(lambda: self._run(request, flow, input, **options), request.pause)
 
-    @_taking_what(_new_run)
+    @_with_parameters_of(_new_run)
     def stream(self, flow: Workflow | Any, input: Mapping[str, Any] | Any = None, **options: Any) -> RunStream:
         """Run a workflow and return its events as they happen: `for event in stream`. `stream.run` is the run.
 
@@ -183,7 +183,7 @@ class Bench:
         run_id = options.pop("run_id", None) or self.services.ids.new()
         return RunStream(self, run_id, lambda request: self._run(request, flow, input, run_id=run_id, **options))
 
-    @_taking_what(_new_run)
+    @_with_parameters_of(_new_run)
     def astream(self, flow: Workflow | Any, input: Mapping[str, Any] | Any = None, **options: Any) -> RunStream:
         """Like `stream`, for async programs: `async for event in stream`. Async nodes run on your event loop."""
         return self.stream(flow, input, **options)
@@ -276,7 +276,7 @@ class Bench:
         )
         return self.get_batch(batch.id)
 
-    @_taking_what(batch)
+    @_with_parameters_of(batch)
     async def abatch(self, flow: Workflow | BatchTest | Any, **options: Any) -> BatchResult:
         """Like `batch`, for async programs: async nodes and evaluators run on your event loop.
 
@@ -359,7 +359,7 @@ class Bench:
         self.services.scoring.score_batch(what.batch, chosen, given, workers)
         return self.get_batch(what.id)
 
-    @_taking_what(evaluate)
+    @_with_parameters_of(evaluate)
     async def aevaluate(self, what: Run | BatchResult | str, evaluators: Sequence[Any], **options: Any) -> Any:
         """Like `evaluate`, for async programs: async evaluators run on your event loop.
 

@@ -1,9 +1,11 @@
-"""The composition root: settings in, services out. Only this file names concrete classes."""
+"""The composition root: settings in, services out.
+
+Only this file and the two beside it name concrete classes: `storage_bootstrap` opens what is stored, and
+`server_bootstrap` adds what only servers use.
+"""
 
 from __future__ import annotations
 
-import os
-import re
 import tempfile
 import time
 from contextlib import suppress
@@ -55,7 +57,7 @@ from wtb.application.upkeep.retention import Retention
 from wtb.application.upkeep.workspace_collection import WorkspaceCollection
 from wtb.application.workspaces import Workspaces
 from wtb.domain.engine import Engine
-from wtb.domain.errors import InvalidInput, StorageUnavailable, WTBError
+from wtb.domain.errors import WTBError
 from wtb.domain.limits import read_limits
 from wtb.domain.model_endpoint import ModelEndpoint
 from wtb.domain.ports import (
@@ -79,13 +81,9 @@ from wtb.infrastructure.codecs.types import REGISTERED
 from wtb.infrastructure.conditions.cel import CelConditions
 from wtb.infrastructure.environments.named import make_environment
 from wtb.infrastructure.events.bus import QueueEventBus
-from wtb.infrastructure.files.blocks import SMALL_OBJECTS, BlockedObjects
+from wtb.infrastructure.files.blocks import SMALL_OBJECTS
 from wtb.infrastructure.files.folders import LocalFolders
-from wtb.infrastructure.files.local_objects import LocalObjectStore
-from wtb.infrastructure.files.memory_objects import MemoryObjectStore
-from wtb.infrastructure.files.remote_contents import RemoteContents
 from wtb.infrastructure.files.store import LocalFolderStore
-from wtb.infrastructure.no_anchor import NoAnchor
 from wtb.infrastructure.observation import ProcessObserver
 from wtb.infrastructure.owners import ProcessOwners
 from wtb.infrastructure.prices import price_usd
@@ -95,13 +93,10 @@ from wtb.infrastructure.system import SystemClock, Uuid7Ids, login_name
 from wtb.infrastructure.upkeep.garbage import SweptGarbage
 from wtb.infrastructure.upkeep.inspection import StoredInspection
 from wtb.settings import Preset, Settings, load_settings, settings_data
+from wtb.storage_bootstrap import open_anchor, open_objects, open_storage
 
-# Loading SQLAlchemy takes a third of a command's start-up time, so it is imported where it is used.
-# What only servers use is put together in `wtb.server_bootstrap`.
 if TYPE_CHECKING:
     from wtb.infrastructure.memory.unit_of_work import MemoryStorage
-    from wtb.infrastructure.sql.database import Database
-    from wtb.infrastructure.sql.sqlite import SqliteDatabase
     from wtb.infrastructure.sql.unit_of_work import SqlStorage
 
 
@@ -268,12 +263,12 @@ def bootstrap(
 def _parts(settings: Settings, clock: Clock, ids: Ids, telemetry: Telemetry, *, is_worker: bool) -> _Parts:
     masker = Masker((*SECRET_KEYS, *settings.secret_keys), (*SECRET_PATTERNS, *settings.secret_patterns))
     codec, bus = MsgpackCodec(), QueueEventBus()
-    storage = _storage(settings, codec, clock, bus, telemetry, is_worker=is_worker)
-    objects = _objects(settings, clock, storage)
+    storage = open_storage(settings, codec, clock, bus, telemetry, is_worker=is_worker)
+    objects = open_objects(settings, clock, storage)
     scratch = Path(tempfile.gettempdir()) / f"wtb-{uuid4()}" if settings.url == "memory://" else None
     home = (scratch or settings.folder).absolute()
     store = LocalFolderStore(home / "workspaces")
-    anchor = _anchor(storage)
+    anchor = open_anchor(storage)
     user = settings.user or login_name()
     folders = LocalFolders(objects, home / "indexes", store)
     owners = ProcessOwners()
@@ -484,126 +479,3 @@ def _inspection(parts: _Parts) -> StoredInspection:
     # Looks for blocks of all files that any store keeps in blocks: a store may hold files that came from another.
     places = parts.home / "workspaces"
     return StoredInspection(parts.storage, parts.objects, places, codec=parts.codec, sizes=SMALL_OBJECTS)
-
-
-def _storage(
-    settings: Settings, codec: Codec, clock: Clock, bus: EventBus, telemetry: Telemetry, *, is_worker: bool
-) -> MemoryStorage | SqlStorage:
-    if settings.url == "memory://":
-        from wtb.infrastructure.memory.unit_of_work import MemoryStorage
-
-        return MemoryStorage(codec=codec, clock=clock, bus=bus)
-    from wtb.infrastructure.sql import schema
-    from wtb.infrastructure.sql.unit_of_work import SqlStorage
-
-    database = open_database(settings, telemetry, is_expected=is_worker)
-    try:
-        if settings.url is None and schema.current(database) != schema.HEAD:
-            schema.upgrade(database)
-        schema.check(database)
-    except BaseException:
-        database.close()
-        raise
-    return SqlStorage(database, codec=codec, clock=clock, bus=bus, telemetry=telemetry)
-
-
-def _anchor(storage: MemoryStorage | SqlStorage) -> CallAnchor:
-    """Return the second record of external calls: a file beside the database, if the database is a file."""
-    database = getattr(storage, "database", None)
-    if database is None or database.dialect != "sqlite":
-        return NoAnchor()
-    from wtb.infrastructure.sql.anchor import SqliteAnchor
-
-    anchor = SqliteAnchor(database)
-    try:
-        anchor.open()
-    except BaseException:
-        anchor.close()
-        storage.close()
-        raise
-    return anchor
-
-
-def _objects(settings: Settings, clock: Clock, storage: MemoryStorage | SqlStorage) -> ObjectStore:
-    """Return an object store that is as durable as the database; Postgres flushes every commit to disk."""
-    if settings.url == "memory://":
-        return BlockedObjects(MemoryObjectStore(clock))
-    if settings.objects is None or settings.objects.startswith("folder://"):
-        flushed = settings.sqlite_synchronous == "FULL" or (settings.url or "").startswith("postgres")
-        return BlockedObjects(LocalObjectStore(settings.objects_folder, durable=flushed))
-    from wtb.infrastructure.sql.objects import SqlObjectStore
-    from wtb.infrastructure.sql.unit_of_work import SqlStorage
-
-    assert isinstance(storage, SqlStorage)
-    try:
-        remote = None if settings.objects == "database" else RemoteContents(settings.objects)
-    except BaseException:
-        storage.close()
-        raise
-    return BlockedObjects(SqlObjectStore(storage.database, clock, remote), SMALL_OBJECTS)
-
-
-def open_database(settings: Settings, telemetry: Telemetry = NO_TELEMETRY, *, is_expected: bool = False) -> Database:
-    """Open the database of the settings, whatever its schema version; storage in memory has none.
-
-    `is_expected` waits for a Postgres that is away; otherwise one that was never there is an error at once.
-    """
-    if settings.url is None:
-        return _sqlite(settings, private_folder(settings.folder) / DATABASE_FILE)
-    from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import ArgumentError
-
-    try:
-        url = make_url(settings.url)
-    except (ArgumentError, ValueError) as error:
-        masked = re.sub(r"(?<=:)[^:@/]+(?=@)", "***", settings.url)
-        raise InvalidInput(f"{masked!r} is no database address; {_ADDRESSES}") from error
-    match url.get_backend_name(), url.database:
-        case "sqlite", str() as path if path != ":memory:" and not url.query:
-            return _sqlite(settings, Path(path))
-        case "postgresql", _:
-            from wtb.infrastructure.sql.postgres import PostgresDatabase
-
-            return PostgresDatabase(
-                settings.url,
-                pool_size=settings.pool_size,
-                outage_timeout_s=settings.outage_timeout_s,
-                is_expected=is_expected,
-                telemetry=telemetry,
-            )
-    raise InvalidInput(f"{url.render_as_string()} cannot be used; {_ADDRESSES}")
-
-
-DATABASE_FILE = "wtb.db"
-_ADDRESSES = "use memory://, sqlite:///path or postgresql://user@host/database"
-
-
-def _sqlite(settings: Settings, path: Path) -> SqliteDatabase:
-    from wtb.infrastructure.sql.sqlite import SqliteDatabase
-
-    try:
-        path.touch(mode=0o600)  # SQLite gives its other files the same mode
-    except OSError as error:
-        raise StorageUnavailable(f"{path} cannot be written: {error.strerror}; choose another folder") from error
-    return SqliteDatabase(path, synchronous=settings.sqlite_synchronous, busy_timeout_s=settings.busy_timeout_s)
-
-
-def _check_own(folder: Path) -> None:
-    """Refuse a folder that holds other things, such as a home or /tmp: WTB would lock out everybody else."""
-    names = {entry.name for entry in folder.iterdir()}
-    if names and DATABASE_FILE not in names:
-        raise InvalidInput(f"{folder} holds other files and is open to others; name a folder for wtb alone")
-
-
-def private_folder(folder: Path) -> Path:
-    """Return the folder of the store, which only its owner may open; make it if it is not there."""
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if folder.stat().st_mode & 0o077 and folder.stat().st_uid == os.geteuid():
-            _check_own(folder)
-            folder.chmod(0o700)
-    except OSError as error:
-        raise StorageUnavailable(
-            f"{folder} cannot be used: {error.strerror}; set WTB_FOLDER to another folder"
-        ) from error
-    return folder

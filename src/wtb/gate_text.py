@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from wtb.application.queries.batch_data import interval_data
-from wtb.domain.display import figure
+from wtb.domain.display import counted, figure_or_dash
 from wtb.gates import GateResult
 
 if TYPE_CHECKING:
@@ -14,16 +14,6 @@ if TYPE_CHECKING:
 
 _FEW = 5
 """How many cases are listed."""
-
-
-def number(value: float | None) -> str:
-    """Return a figure for people, with few digits."""
-    return "–" if value is None else figure(value)
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, in the plural unless the number is 1."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def said(found: GateResult) -> str:
@@ -68,7 +58,7 @@ def _errors(gate: Gate) -> str:
     verb = "fails" if new == 1 else "fail"
     counts = f"{counted(new, 'case')} {verb} only with the candidate, {old:,} only with the baseline"
     chance = "beyond chance" if gate.outcome.value == "regression" else "which may be chance"
-    return f"{counts}: {chance} (p = {number(gate.errors_p)}), and at most {gate.max_errors:,} may fail"
+    return f"{counts}: {chance} (p = {figure_or_dash(gate.errors_p)}), and at most {gate.max_errors:,} may fail"
 
 
 def _drop_lines(gate: Gate) -> Iterator[str]:
@@ -103,7 +93,7 @@ def _case_lines(found: GateResult) -> Iterator[str]:
 
 def amount(value: float | None, gate: Gate) -> str:
     """Return a drop in units of the metric, or in percent."""
-    return f"{100 * value:.1f} %" if value is not None and gate.is_share else number(value)
+    return f"{100 * value:.1f} %" if value is not None and gate.is_share else figure_or_dash(value)
 
 
 def gate_data(found: GateResult) -> dict[str, Any]:

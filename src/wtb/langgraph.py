@@ -12,13 +12,13 @@ from wtb.application.runs.context import Context
 from wtb.application.runs.engine_context import current
 from wtb.application.tool_registry import TOOLS
 from wtb.bench import Bench
-from wtb.bootstrap import open_database
 from wtb.domain.errors import InvalidInput, MissingLibrary
 from wtb.domain.workflow import ENGINE, WorkflowDefinition
 from wtb.flow import Workflow
 from wtb.infrastructure.evaluators.messages import last_message
 from wtb.infrastructure.sql import schema
 from wtb.settings import load_settings
+from wtb.storage_bootstrap import open_database
 from wtb.tools import tool_of, workspace
 
 try:

@@ -19,12 +19,13 @@ from wtb.application.server.webhook_outbox import WebhookOutbox
 from wtb.application.server.webhooks import Webhooks
 from wtb.application.upkeep.abandoned_runs import AbandonedRuns
 from wtb.application.upkeep.light_check import LightCheck
-from wtb.bootstrap import DATABASE_FILE, Services, private_folder
+from wtb.bootstrap import Services
 from wtb.domain.errors import InvalidInput
 from wtb.infrastructure.runners.command_process import CommandProcess
 from wtb.infrastructure.server_file import RunningServer, ServerFile
 from wtb.infrastructure.webhook_sender import PinnedSender
 from wtb.settings import Settings, settings_data
+from wtb.storage_bootstrap import DATABASE_FILE, private_folder
 
 
 @dataclass(frozen=True, kw_only=True)

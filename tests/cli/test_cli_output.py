@@ -13,18 +13,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from wtb.cli.output import (
-    Terminal,
-    counted,
-    duration,
-    echo,
-    print_table,
-    print_with_texts,
-    shown,
-    size,
-    text_of,
-    to_json,
-)
+from wtb.cli.output import Terminal, duration, echo, print_table, print_with_texts, shown, size, text_of, to_json
+from wtb.domain.display import counted
 from wtb.domain.printable import printable
 
 

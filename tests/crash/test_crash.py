@@ -13,9 +13,9 @@ import pytest
 
 from tests.crash.processes import Witness, WriterProcess, a_moment
 from tests.services import PostgresServer
-from wtb.bootstrap import open_database
 from wtb.infrastructure.sql import schema
 from wtb.settings import Settings
+from wtb.storage_bootstrap import open_database
 
 SOAK = bool(os.environ.get("WTB_SOAK"))
 TIMES = 10 if SOAK else 1

@@ -12,12 +12,12 @@ import sqlalchemy as sa
 import wtb
 from tests.integration.quiz import batch, quiz
 from wtb.bench import Bench
-from wtb.bootstrap import open_database
 from wtb.domain.batch import Baseline
 from wtb.domain.errors import BatchNotFound, DamagedData, InvalidInput
 from wtb.infrastructure.sql import schema
 from wtb.infrastructure.sql.database import Database
 from wtb.settings import Settings
+from wtb.storage_bootstrap import open_database
 
 
 @pytest.fixture

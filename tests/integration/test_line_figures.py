@@ -17,10 +17,10 @@ from langgraph.graph import END, START, StateGraph
 
 import wtb
 from tests.run_writer import RunWriter
-from wtb.bootstrap import open_database
 from wtb.domain.execution import ExecutionStatus
 from wtb.infrastructure.sql import schema
 from wtb.settings import Settings
+from wtb.storage_bootstrap import open_database
 
 COMPLETED, FAILED = ExecutionStatus.COMPLETED, ExecutionStatus.FAILED
 MEASURES: list[Any] = [wtb.Steps(), wtb.Cost(), wtb.Tokens(), wtb.ToolErrors()]

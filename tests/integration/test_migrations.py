@@ -13,7 +13,7 @@ from alembic.script import ScriptDirectory
 
 from tests.integration.race import GUN, race
 from tests.run_writer import RunWriter
-from wtb.bootstrap import bootstrap, open_database
+from wtb.bootstrap import bootstrap
 from wtb.domain.errors import InvalidInput, SchemaOutdated, SchemaTooNew, StorageError
 from wtb.domain.execution import ExecutionStatus
 from wtb.domain.history import ExecutionHistory
@@ -25,6 +25,7 @@ from wtb.infrastructure.sql import schema
 from wtb.infrastructure.sql.database import Database
 from wtb.infrastructure.sql.tables import metadata
 from wtb.settings import Settings
+from wtb.storage_bootstrap import open_database
 
 OLDER = schema.revisions()[:-1]
 WORKFLOW = {"name": "flow", "version": "1"}
@@ -319,7 +320,7 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(database: Database
 
 UPGRADE = f"""
 import sys
-from wtb.bootstrap import open_database
+from wtb.storage_bootstrap import open_database
 from wtb.infrastructure.sql import schema
 from wtb.settings import Settings
 schema.revisions()

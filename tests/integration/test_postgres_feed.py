@@ -12,7 +12,6 @@ import psycopg
 import pytest
 
 from tests.services import PostgresServer, find_postgres
-from wtb.bootstrap import open_database
 from wtb.domain.errors import CursorGone
 from wtb.domain.events import Event, EventType, RecordedEvent
 from wtb.domain.feed import START, FedEvent, FeedCursor
@@ -23,6 +22,7 @@ from wtb.infrastructure.sql import schema
 from wtb.infrastructure.sql.postgres import PostgresDatabase
 from wtb.infrastructure.sql.unit_of_work import SqlStorage
 from wtb.settings import Settings
+from wtb.storage_bootstrap import open_database
 from wtb.testing.fakes import FakeClock
 
 

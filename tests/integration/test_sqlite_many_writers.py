@@ -8,12 +8,13 @@ import pytest
 from tests.integration.race import GUN, Racer, finished, racing
 from tests.integration.writer import SHARED, WORKFLOW
 from tests.run_writer import RunWriter
-from wtb.bootstrap import Services, bootstrap, open_database
+from wtb.bootstrap import Services, bootstrap
 from wtb.domain.events import EventType
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import ExecutionId
 from wtb.infrastructure.sql import schema
 from wtb.settings import Settings
+from wtb.storage_bootstrap import open_database
 
 PROCESSES, THREADS, STEPS = 3, 2, 8
 WRITERS = [f"w{process}-{thread}" for process in range(PROCESSES) for thread in range(THREADS)]

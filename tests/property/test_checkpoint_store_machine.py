@@ -36,7 +36,7 @@ from hypothesis.stateful import (
 )
 
 from tests.property.model import Kept, Line, Model, Values, changed, frozen, spread
-from wtb.bootstrap import bootstrap, open_database
+from wtb.bootstrap import bootstrap
 from wtb.domain.checkpoint import Checkpoint, CheckpointDraft, Kind, Trigger
 from wtb.domain.diff import state_diffs
 from wtb.domain.errors import (
@@ -59,6 +59,7 @@ from wtb.infrastructure.sql import schema
 from wtb.infrastructure.sql.tables import metadata
 from wtb.infrastructure.sql.unit_of_work import SqlStorage
 from wtb.settings import Settings
+from wtb.storage_bootstrap import open_database
 from wtb.testing.fakes import FakeClock
 
 Result = TypeVar("Result")

@@ -17,11 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.property.model import frozen
-from wtb.bootstrap import Services, bootstrap, open_database
+from wtb.bootstrap import Services, bootstrap
 from wtb.domain.options import RunOptions
 from wtb.flow import Workflow
 from wtb.infrastructure.sql import schema
 from wtb.settings import Settings
+from wtb.storage_bootstrap import open_database
 
 ATOMS = (0, 1, True, False, 0.0, -0.0, 1.0, float("nan"), None, "", "1", b"1", 1 << 70)
 NESTED: tuple[Any, ...] = (

@@ -1,6 +1,7 @@
 """Simulated gates whose truth is known: harmless edits that do not pass, drops that are found, proofs that are wrong.
 
-`python -m tests.statistics.simulate_gate [BATCHES]` prints the table of docs/verdicts.md; the tests hold it to bounds.
+`python -m tests.statistics.simulate_gate [BATCHES]` prints the table of docs/verdict-rates.md;
+the tests hold it to bounds.
 """
 
 from __future__ import annotations

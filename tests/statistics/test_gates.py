@@ -1,4 +1,4 @@
-"""Gates are wrong as seldom as docs/verdicts.md says, in simulated batches whose truth is known.
+"""Gates are wrong as seldom as docs/verdict-rates.md says, in simulated batches whose truth is known.
 
 Every bound is what chance allows once in ten thousand for this number of batches; `make soak` simulates more of them.
 """

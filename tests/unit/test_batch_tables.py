@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from wtb.cli.output import dollars
-from wtb.cli.views.batch_tables import number
-from wtb.reporting.content import NumberFormat
+from wtb.domain.display import figure_or_dash
+from wtb.reporting.numbers import NumberFormat
 
 
 @pytest.mark.parametrize(
@@ -14,7 +14,7 @@ from wtb.reporting.content import NumberFormat
     [(None, "–"), (0, "0.000"), (1234.4, "1,234"), (0.5, "0.500"), (0.0012345, "0.00123"), (-3.7e-6, "-0.00000370")],
 )
 def test_a_small_figure_keeps_three_digits(value: float | None, text: str) -> None:
-    assert number(value) == text
+    assert figure_or_dash(value) == text
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,14 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests.run_writer import RunWriter
-from wtb.bootstrap import Services, bootstrap, open_database
+from wtb.bootstrap import Services, bootstrap
 from wtb.domain.errors import InvalidInput, SchemaOutdated, StorageError, StorageUnavailable
 from wtb.domain.events import Event, EventType, RecordedEvent
 from wtb.domain.state import Append, StateDelta
 from wtb.infrastructure.memory.unit_of_work import MemoryStorage
 from wtb.infrastructure.sql.unit_of_work import SqlStorage
 from wtb.settings import Settings
+from wtb.storage_bootstrap import open_database
 from wtb.testing.fakes import FakeClock, SequentialIds
 
 pytestmark = pytest.mark.usefixtures("empty_folder")

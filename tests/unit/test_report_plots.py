@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wtb.domain.statistics.intervals import Interval
-from wtb.reporting.content import NumberFormat
 from wtb.reporting.markup import Markup, element
+from wtb.reporting.numbers import NumberFormat
 from wtb.reporting.svg import NARROW, WIDE, Axis, Format, Point, scale, scatter, share_of, track
 
 numbers = st.floats(min_value=-1e9, max_value=1e9).map(lambda value: round(value, 9))

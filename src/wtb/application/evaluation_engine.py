@@ -206,10 +206,10 @@ def _shortened(text: str) -> str:
 
 def digests(evaluators: Sequence[Evaluator]) -> dict[str, str]:
     """Return a digest of each evaluator's code and settings, by name: with another digest it may score differently."""
-    return {name: print_.digest for name, print_ in prints(evaluators).items()}
+    return {name: each.digest for name, each in fingerprints(evaluators).items()}
 
 
-def prints(evaluators: Sequence[Evaluator]) -> dict[str, Fingerprint]:
+def fingerprints(evaluators: Sequence[Evaluator]) -> dict[str, Fingerprint]:
     """Return what the scores of each evaluator depend on beside the run, by name."""
     return {each.name: fingerprint(each.evaluate) for each in evaluators}
 

@@ -343,14 +343,14 @@ class Sharing:
         if result.measured is not None:
             self._measure(result.measured)
 
-    def is_current(self, result: SharedResult, node: str, print_: Fingerprint) -> bool:
+    def is_current(self, result: SharedResult, node: str, fingerprint: Fingerprint) -> bool:
         """Whether nothing that a result depends on has changed; the node says whether it has to be fresh."""
         window = result.window
         if window is None or (node in self.fresh and not self.is_of_this_run(window)):
             return False
-        if any(result.held.get(name, part) != part for name, part in print_.mutable_parts.items()):
+        if any(result.held.get(name, part) != part for name, part in fingerprint.mutable_parts.items()):
             return False
-        return not self.traces.changed([window], [print_])
+        return not self.traces.changed([window], [fingerprint])
 
     def is_of_this_run(self, window: Window) -> bool:
         """Whether a result was made in this run of the batch, by any worker."""
@@ -406,7 +406,7 @@ class Sharing:
     @cached_property
     def digests(self) -> Mapping[str, str]:
         """The digest of each node's parts that no run can change."""
-        return {node: print_.fixed_digest for node, print_ in self.fingerprints.items()}
+        return {node: fingerprint.fixed_digest for node, fingerprint in self.fingerprints.items()}
 
     def key(self, node: Node, run: NodeRun, state: Mapping[str, Any], file_commit: str | None) -> bytes | None:
         """Return the key of everything that a node run's result depends on; None if it must not be shared."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -63,6 +64,7 @@ class Workspaces:
         self._folders = folders
         self._store = store
         self._slots = WorkspaceSlots(store)
+        self._read = partial(read_small_contents, storage)
 
     def path(self, execution_id: ExecutionId, branch_id: BranchId, member: str = "") -> Path:
         """Return the folder of a branch, or the private folder of a superstep member; create it if absent.
@@ -173,11 +175,13 @@ class Workspaces:
         with suppress(WorkspaceError):
             self._store.remove(folder)
 
-    def _read(self, digests: Collection[bytes]) -> Mapping[bytes, bytes]:
-        if not digests:
-            return {}
-        with self._storage.unit_of_work(readonly=True) as uow:
-            return uow.files.get_contents(digests)
+
+def read_small_contents(storage: Storage, digests: Collection[bytes]) -> Mapping[bytes, bytes]:
+    """Return the contents that lie in the database, by digest; the others are in the object store."""
+    if not digests:
+        return {}
+    with storage.unit_of_work(readonly=True) as uow:
+        return uow.files.get_contents(digests)
 
 
 def _check_export(target: Path) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wtb.application.batches.scoring import kept_cases
-from wtb.application.evaluation_engine import error_of
 from wtb.application.queries.batch_data import BatchOverview, JobFailure, MatrixRow
 from wtb.application.queries.limits import LimitView
 from wtb.batch_results.comparison import check_weighted, compare_results, known_or_worst, shown
@@ -22,8 +21,10 @@ from wtb.batch_results.job_results import (
     number_of,
     unscored_jobs,
 )
+from wtb.batch_results.score_tables import ScoreTables
+from wtb.batch_results.speed import is_short, quicker_in_processes, workers_here
 from wtb.batch_results.tables import row_of, write_csv
-from wtb.domain.batch import Batch, Job, JobStatus, bool_metrics
+from wtb.domain.batch import Batch, Job, JobStatus
 from wtb.domain.cases import Case
 from wtb.domain.display import Display, Displayed, DisplayTable, figure
 from wtb.domain.errors import InvalidInput, MissingLibrary
@@ -34,14 +35,11 @@ from wtb.domain.evaluation import (
     Absent,
     Errors,
     Metric,
-    Score,
     ScoreTable,
     beats,
-    overall,
     pareto,
 )
 from wtb.domain.figures import NOTHING
-from wtb.domain.job_attempt import WorkerName
 from wtb.domain.job_output import output_of
 from wtb.domain.job_record import error_data
 from wtb.domain.observation import run_of
@@ -54,21 +52,6 @@ from wtb.domain.workflow import BASELINE
 
 MOST_FLAKY = 50
 """How many flaky cases are listed at most, because the node of each must be looked up in its runs."""
-
-_BUSY = 0.7
-"""If threads keep at least this share of a core busy, they mostly compute."""
-
-_MOSTLY = 0.5
-"""If the nodes took less than this share of the time, WTB's own work kept the core busy."""
-
-_BRIEF_S = 1.0
-"""Below a second, what nodes import takes most of the time, and nobody waits."""
-
-_SHORT_S = 5.0
-"""Starting processes takes a second or two: a shorter batch gains nothing."""
-
-_WORTH_IT = 1.2
-"""Another runner is only suggested if it would be at least this many times as quick."""
 
 if TYPE_CHECKING:
     from wtb.batch_results.source import ResultSource
@@ -94,7 +77,7 @@ class BatchResult(Displayed):
         ]
         self.batch = batch
         self._verdicts: dict[tuple[str, int], tuple[Verdict, ...]] = {}
-        self._tables: dict[str, ScoreTable] = {}
+        self._score_tables = ScoreTables(batch, self._jobs)
 
     def __repr__(self) -> str:
         return f"<BatchResult {self.batch.name}: {self.batch.status}, {len(self._jobs)} jobs>"
@@ -166,14 +149,7 @@ class BatchResult(Displayed):
     @property
     def metrics(self) -> dict[str, Metric]:
         """The metrics by name, each with its better direction and its scale; with weights, also `overall`."""
-        declared = self.batch.record.metrics
-        found = {each.name: each.of_bools() if each.name in self._bools else each for each in declared}
-        return {**found, OVERALL.name: OVERALL} if self.weights else found
-
-    @cached_property
-    def _bools(self) -> frozenset[str]:
-        """The metrics whose scores are all true or false: their worst is 0 and their best is 1."""
-        return bool_metrics(self._jobs, self.batch.record.bools)
+        return self._score_tables.metrics
 
     @property
     def left(self) -> int:
@@ -324,16 +300,11 @@ class BatchResult(Displayed):
     def _scores(self, job: Job) -> Mapping[str, Any]:
         """Return the scores of a job, including the overall score if there is one."""
         scores = job.record.scores or {}
-        if self._overall is None or not scores:
+        if self._score_tables.overall is None or not scores:
             return scores
-        found = self._overall.combinations[job.combination][job.case_id][job.repeat]
+        found = self._score_tables.overall.combinations[job.combination][job.case_id][job.repeat]
         lacking = {"error": "a score that it is made of is missing"}
         return {**scores, OVERALL.name: lacking if isinstance(found, Absent) else found}
-
-    @cached_property
-    def _overall(self) -> ScoreTable | None:
-        weights = self.weights
-        return overall([self.table(name) for name in weights], weights) if weights else None
 
     @property
     def judging(self) -> dict[str, Any]:
@@ -388,17 +359,8 @@ class BatchResult(Displayed):
 
         Nodes that compute slowed each other down then.
         """
-        workers, cores = self._workers_here(), self.batch.record.cores
+        workers, cores = workers_here(self.batch, self._jobs), self.batch.record.cores
         return (workers, cores) if workers > cores else None
-
-    def _workers_here(self) -> int:
-        """Return how many jobs ran at a time on this machine; on Ray, `workers` is only the most that there may be."""
-        record = self.batch.record
-        if record.runner != "ray":
-            return record.workers
-        names = {attempt.worker for job in self._jobs for attempt in job.record.attempts}
-        machines = {WorkerName(name).machine for name in names}
-        return min(record.workers, len(names)) if len(machines) == 1 else 0
 
     @property
     def quicker_in_processes(self) -> float | None:
@@ -407,21 +369,12 @@ class BatchResult(Displayed):
         It helps if the batch ran in threads and its nodes computed: then they shared one core. A batch of a few seconds
         gains nothing, whatever this says, because processes take a second or two to start.
         """
-        record = self.batch.record
-        used, usable = record.cores_used, min(record.workers, record.cores)
-        if used is None or used < _BUSY or usable < 2 or self.spent.s < _BRIEF_S or not self._is_time_of_nodes():
-            return None
-        quicker = usable / max(used, 1.0)
-        return quicker if quicker >= _WORTH_IT else None
-
-    def _is_time_of_nodes(self) -> bool:
-        """Whether nodes took most of the time, not WTB itself."""
-        return sum(job.record.latency_s or 0.0 for job in self._jobs) >= self.spent.s * _MOSTLY
+        return quicker_in_processes(self.batch, self._jobs, self.spent.s)
 
     @property
     def is_short(self) -> bool:
         """Whether the batch took only a few seconds, so that it would gain nothing from processes."""
-        return self.spent.s < _SHORT_S
+        return is_short(self.spent.s)
 
     @property
     def measured_apart(self) -> dict[str, str]:
@@ -436,38 +389,11 @@ class BatchResult(Displayed):
     @property
     def shown_metrics(self) -> dict[str, Metric]:
         """The metrics to show: all of them, and the share of failed runs if any run failed."""
-        return {**self.metrics, **({FAILED.name: FAILED} if any(self._failed) else {})}
-
-    @cached_property
-    def _failed(self) -> list[bool]:
-        """Whether each job failed, or an evaluator could not score it."""
-        metrics = self.metrics
-        return [_has_failed(job, metrics) for job in self._jobs]
-
-    @property
-    def _all_metrics(self) -> dict[str, Metric]:
-        return {**self.metrics, FAILED.name: self.metrics.get(FAILED.name, FAILED)}
+        return self._score_tables.shown_metrics
 
     def table(self, metric: str) -> ScoreTable:
         """Return all scores on one metric, by combination and case, one per repeat. `failed` is a metric, too."""
-        if metric not in self._all_metrics:
-            raise InvalidInput(f"there is no metric {metric!r}; this batch has {', '.join(self._all_metrics)}")
-        if metric == OVERALL.name and self._overall is not None:
-            return self._overall
-        if metric not in self._tables:
-            self._tables[metric] = self._table(metric)
-        return self._tables[metric]
-
-    def _table(self, metric: str) -> ScoreTable:
-        repeats, metrics = self.batch.record.repeats, self.metrics
-        scores: dict[str, dict[str, list[Score]]] = {
-            name: {case: [Absent.MISSING] * repeats for case in self.batch.record.cases} for name in self.combinations
-        }
-        for job, failed in zip(self._jobs, self._failed, strict=True):
-            if job.outcome is not JobStatus.PENDING:
-                score = _score(job, metric) if metric in metrics else float(failed)
-                scores[job.combination][job.case_id][job.repeat] = score
-        return ScoreTable(metric=self._all_metrics[metric], combinations=scores, clusters=self.clusters)
+        return self._score_tables.table(metric)
 
     def compare(
         self, *metrics: str, errors: str = "worst", max_errors: int = 0, before: BatchResult | None = None
@@ -499,7 +425,7 @@ class BatchResult(Displayed):
         if len(self.combinations) < 2:
             return ()
         if (errors, max_errors) not in self._verdicts:
-            tables = [self.table(metric) for metric in self._all_metrics]
+            tables = [self.table(metric) for metric in self._score_tables.all_metrics]
             found = compare(tables, self.baseline, errors=Errors(errors))
             self._verdicts[errors, max_errors] = verdicts(found, primary=self.primary, max_errors=max_errors)
         return self._verdicts[errors, max_errors]
@@ -522,13 +448,13 @@ class BatchResult(Displayed):
     @property
     def matrix(self) -> list[MatrixRow]:
         """One row per combination with its summaries and verdicts on each metric; the baseline comes first."""
-        summaries = self._summaries(tuple(self._all_metrics))
+        summaries = self._summaries(tuple(self._score_tables.all_metrics))
         found = self.compare()
         return [
             MatrixRow(
                 combination=name,
                 is_baseline=name == self.baseline,
-                summaries={metric: summaries[metric][name] for metric in self._all_metrics},
+                summaries={metric: summaries[metric][name] for metric in self._score_tables.all_metrics},
                 verdicts={each.comparison.metric.name: each for each in found if each.comparison.candidate == name},
             )
             for name in self.combinations
@@ -575,7 +501,7 @@ class BatchResult(Displayed):
             for name in self.combinations
         }
         whole = {name: point for name, point in points.items() if len(point) == len(wanted)}
-        directions = {metric: self._all_metrics[metric].direction for metric in wanted}
+        directions = {metric: self._score_tables.all_metrics[metric].direction for metric in wanted}
         pairs = [(one, other) for one in whole for other in whole if beats(whole[one], whole[other], directions)]
         shown = beyond_chance([self.table(metric) for metric in wanted], pairs)
         return pareto(whole, directions, lambda better, worse: (better, worse) in shown)
@@ -597,8 +523,8 @@ class BatchResult(Displayed):
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one flat row per job, for tables and files; with a column `failed` if any run failed."""
-        metrics, with_failures = self.metrics, any(self._failed) and FAILED.name not in self.metrics
-        done = zip(self._jobs, self._failed, strict=True)
+        metrics, with_failures = self.metrics, any(self._score_tables.failed) and FAILED.name not in self.metrics
+        done = zip(self._jobs, self._score_tables.failed, strict=True)
         failed = [has_failed for job, has_failed in done if job.outcome is not JobStatus.PENDING]
         texts = self.case_texts
         return [
@@ -627,21 +553,6 @@ class BatchResult(Displayed):
 
 def _mean(summary: Summary) -> str:
     return figure(summary.mean)
-
-
-def _score(job: Job, metric: str) -> Score:
-    score = (job.record.scores or {}).get(metric)
-    if score is None and job.has_run and job.status is JobStatus.PENDING:
-        return Absent.MISSING  # it is not scored yet
-    return Absent.ERROR if score is None or error_of(score) else float(score)
-
-
-def _has_failed(job: Job, metrics: Iterable[str]) -> bool:
-    """Whether the run failed, or an evaluator could not score it."""
-    if job.outcome is JobStatus.PENDING:
-        return False
-    measured = [metric for metric in metrics if metric != OVERALL.name]
-    return job.outcome is JobStatus.FAILED or any(_score(job, metric) is Absent.ERROR for metric in measured)
 
 
 def _near_copies_note(found: NearCopies, cases: int) -> str:

@@ -345,11 +345,6 @@ def cut(text: str, longest: int) -> str:
     return text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters; --json has all)"
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, in the plural unless the number is 1."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}{'es' if noun.endswith('ch') else 's'}"
-
-
 def example(*lines: str) -> Callable[[Command], Command]:
     """Add examples to the help of a command."""
 

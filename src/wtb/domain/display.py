@@ -108,6 +108,11 @@ def figure(value: float | None) -> str:
     return f"{value:.3f}" if abs(value) >= 0.01 or value == 0 else small_number(value)
 
 
+def figure_or_dash(value: float | None) -> str:
+    """Return a figure for people, with few digits; a dash for None."""
+    return "–" if value is None else figure(value)
+
+
 def signed_figure(value: float | None) -> str:
     """Return a difference for people, with its sign."""
     return f"+{figure(value)}" if value is not None and value > 0 else figure(value)
@@ -120,9 +125,9 @@ def small_number(value: float) -> str:
     return f"{value:.{2 - math.floor(math.log10(abs(value)))}f}"
 
 
-def plural(number: int, noun: str, ending: str = "s") -> str:
-    """Return a number with its noun."""
-    return f"{number:,} {noun}{'' if number == 1 else ending}"
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless the number is 1."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}{'es' if noun.endswith('ch') else 's'}"
 
 
 def _text_rows(table: DisplayTable) -> Iterable[str]:

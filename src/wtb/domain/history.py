@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import cached_property, partial
 
 from wtb.domain.checkpoint import Checkpoint, NodeBoundary, NodeRun, NodeStatus, Trigger
-from wtb.domain.display import Display, Displayed, DisplayTable, plural
+from wtb.domain.display import Display, Displayed, DisplayTable, counted
 from wtb.domain.errors import BranchNotFound, CheckpointNotFound, InvalidInput
 from wtb.domain.execution import Branch
 from wtb.domain.ids import BranchId, CheckpointId, ExecutionId, NodeRunId
@@ -53,8 +53,8 @@ class ExecutionHistory(Displayed):
             (str(each.step), each.node and f"{each.node}#{each.visit}", each.trigger.value, each.name, each.id[:18])
             for each in self.lineage()
         ]
-        branches = plural(len(self.branches), "branch", "es")
-        title = f"History of run {self.execution_id}: {branches}, {plural(len(self.checkpoints), 'checkpoint')}"
+        branches = counted(len(self.branches), "branch")
+        title = f"History of run {self.execution_id}: {branches}, {counted(len(self.checkpoints), 'checkpoint')}"
         return Display(title=title, tables=(DisplayTable.of(("step", "node", "trigger", "name", "checkpoint"), rows),))
 
     @cached_property

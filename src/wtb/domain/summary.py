@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from wtb.domain.checkpoint import NodeRun
-from wtb.domain.display import Display, Displayed, DisplayTable, plural
+from wtb.domain.display import Display, Displayed, DisplayTable, counted
 from wtb.domain.event_catalogue import NodeFailed, NodeRetried
 from wtb.domain.events import Event, EventType, Severity, bodies
 from wtb.domain.history import ExecutionHistory
@@ -63,7 +63,7 @@ class RunSummary(Displayed):
         nodes = [(each.node, each.visits, each.failures, each.retries, _duration(each.total)) for each in self.nodes]
         tools = [(each.tool, each.calls, each.failures, _duration(each.total)) for each in self.tools]
         used = self.line.usage.totals()
-        figures = [plural(self.line.steps, "step"), _duration(timedelta(seconds=self.line.latency_s))]
+        figures = [counted(self.line.steps, "step"), _duration(timedelta(seconds=self.line.latency_s))]
         return Display(
             title=", ".join([*figures, *(f"{name} {value:g}" for name, value in used.items() if value)]),
             tables=tuple(

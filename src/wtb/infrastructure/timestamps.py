@@ -16,3 +16,13 @@ def to_us(at: datetime) -> int:
 def from_us(at_us: int) -> datetime:
     """Return the aware time."""
     return _EPOCH + timedelta(microseconds=at_us)
+
+
+def to_us_or_none(at: datetime | None) -> int | None:
+    """Return microseconds since 1970, or None for no time."""
+    return None if at is None else to_us(at)
+
+
+def from_us_or_none(at_us: int | None) -> datetime | None:
+    """Return the aware time, or None if there is none."""
+    return None if at_us is None else from_us(at_us)

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any
 
+from wtb.domain.display import counted
 from wtb.domain.evaluation import Metric
-from wtb.reporting.content import CaseScores, Report, Row, counted
+from wtb.reporting.content import CaseScores, Report, Row
 from wtb.reporting.markup import Markup, element, with_code
 
 SHOWN_CASES = 30

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from typing import Any
@@ -13,20 +12,20 @@ from typing import Any
 from wtb.application.evaluation_engine import error_of
 from wtb.application.queries.batch_data import MatrixRow
 from wtb.batch_results import BatchResult, FlakyCase, JobResult, known_or_worst
+from wtb.domain.display import counted
 from wtb.domain.evaluation import FAILED, PRICES, Absent, Direction, Metric, ScoreTable
 from wtb.domain.secrets import Masker
 from wtb.domain.statistics.comparisons import Summary
 from wtb.domain.statistics.effects import VariantEffects
-from wtb.domain.statistics.intervals import Interval
-from wtb.domain.statistics.verdicts import Family, Finding, Verdict
+from wtb.domain.statistics.verdicts import Family, Verdict
 from wtb.domain.variants import parse_label
+from wtb.reporting.answer import Answer, answer_of
+from wtb.reporting.numbers import NumberFormat
 
 BASELINE_KEY = "B"
 MOST_AXES = 6
 """The most metrics to choose from for the axes of the trade-off."""
 _MASKER = Masker()
-
-_SUPPORTED = (Finding.BETTER, Finding.WORSE)
 
 METHOD = (
     "Combinations are compared with the baseline case by case. The repeats of a case are averaged first, and so are "
@@ -85,18 +84,6 @@ class Trouble:
     what: str
     traceback: str
     jobs: tuple[JobResult, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Answer:
-    """The main result: a sentence, some details, and the finding that colours it."""
-
-    headline: str
-    detail: str = ""
-    finding: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.headline} {self.detail}".strip()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,84 +184,7 @@ class Report:
     @cached_property
     def answer(self) -> Answer:
         """The answer: which combinations are better than the baseline on the primary metric, as far as is known."""
-        metric, is_whole = self.metrics[0], len(self.jobs) == self.planned
-        if self.jobs and self.failed == len(self.jobs):
-            every = "The only run" if self.failed == 1 else f"All {self.failed:,} runs"
-            return Answer(headline=f"{every} failed.", detail=self.troubles[0].what, finding=Finding.WORSE)
-        if all(row.summaries[metric.name].mean is None for row in self.rows):
-            return Answer(headline=f"There are no scores on {metric.name}{'' if is_whole else ' yet'}.")
-        answer = self._only(metric) if len(self.rows) == 1 else self._compared(metric)
-        so_far = "" if is_whole else f"So far ({len(self.jobs):,} of {self.planned:,} jobs): "
-        return replace(answer, headline=so_far + answer.headline)
-
-    def _only(self, metric: Metric) -> Answer:
-        summary, figures = self.rows[0].summaries[metric.name], self.figures(metric)
-        return Answer(
-            headline=f"{metric.name} is {figures.number(summary.mean)}{figures.interval(summary.interval, ' ({})')}.",
-            detail="There is only one combination, so there is nothing to compare it with.",
-        )
-
-    def _compared(self, metric: Metric) -> Answer:
-        others = self.rows[1:]
-        better, worse = ([row for row in others if row.finding(metric.name) == kind] for kind in _SUPPORTED)
-        if not any(row.finding(metric.name) for row in others):
-            return self._incomparable(metric)
-        if len(others) == 1 and (better or worse):
-            row, change = others[0], self._change(others[0], metric)
-            finding = row.finding(metric.name)
-            headline = f"{row.name} is {finding} than the baseline on {metric.name}."
-            reason = f" {_upper(row.reason(metric.name))}." if row.reason(metric.name) else ""
-            return Answer(headline=headline, detail=f"It has {change}.{reason}", finding=finding)
-        lost = f" {f'{worse[0].name} is' if len(worse) == 1 else f'{len(worse):,} are'} worse." if worse else ""
-        if better:
-            are, has = ("is", "has") if len(better) == 1 else ("are", "has the best mean of them,")
-            return Answer(
-                headline=f"{len(better):,} of {len(others):,} combinations {are} better than the baseline on "
-                f"{metric.name}.",
-                detail=f"{better[0].name} {has} {self._change(better[0], metric)}.{lost}",
-                finding=Finding.BETTER,
-            )
-        subject = others[0].name if len(others) == 1 else f"any of the {len(others):,} combinations"
-        return Answer(
-            headline=f"There is no evidence that {subject} is better than the baseline on {metric.name}.",
-            detail=f"{lost}{self._why(others, metric)}{self._needed(metric)}".strip(),
-            finding=Finding.WORSE if worse else Finding.NO_EVIDENCE,
-        )
-
-    def _incomparable(self, metric: Metric) -> Answer:
-        """Say why nothing can be compared, and which combination has the best mean."""
-        best, figures = self.rows[1], self.figures(metric)
-        mean = best.summaries[metric.name].mean
-        return Answer(
-            headline=f"Nothing can be compared with the baseline on {metric.name}: no case has a score on both sides.",
-            detail="" if mean is None else f"{best.name} has the best mean of the others, {figures.number(mean)}.",
-        )
-
-    def _change(self, row: Row, metric: Metric) -> str:
-        """Return the scores of a combination and of the baseline, and the difference with its interval."""
-        figures, comparison = self.figures(metric), row.verdicts[metric.name].comparison
-        own, other = (figures.number(each.summaries[metric.name].mean) for each in (row, self.rows[0]))
-        if comparison.difference is None:
-            return f"no score on any case that the baseline has scored, against {other}"
-        interval = figures.interval(comparison.interval, " (95 % interval {})", signed=True)
-        return f"{own} against {other}, a difference of {figures.change(comparison.difference)}{interval}"
-
-    def _why(self, others: Sequence[Row], metric: Metric) -> str:
-        """Say why there is no evidence for the only candidate."""
-        reason = others[0].reason(metric.name) if len(others) == 1 else ""
-        return f" {_upper(reason)}." if reason else ""
-
-    def _needed(self, metric: Metric) -> str:
-        """Return how many cases would be needed to show the largest observed gain."""
-        gains = [verdict for row in self.rows if (verdict := row.verdicts.get(metric.name)) and _gain(verdict) > 0]
-        best = max(gains, key=_gain, default=None)
-        if best is None or best.finding is not Finding.NO_EVIDENCE or best.needed_cases is None:
-            return ""
-        change = self.figures(metric).change(best.comparison.difference)
-        return (
-            f" The largest gain was {change} ({best.comparison.candidate}); you would need about {best.needed_cases} "
-            "cases to show a gain of this size."
-        )
+        return answer_of(self)
 
     @cached_property
     def effects(self) -> tuple[VariantEffects, ...]:
@@ -389,60 +299,6 @@ class CaseScores:
         if score is None or worst is None or best is None:
             return None
         return float(score == worst) if worst == best else (score - worst) / (best - worst)
-
-
-@dataclass(frozen=True, slots=True)
-class NumberFormat:
-    """Formats the numbers of one metric, all with as many decimals as the largest one needs for three digits.
-
-    Much smaller numbers get up to two more decimals, so that they keep significant digits.
-    """
-
-    decimals: int
-
-    @classmethod
-    def of(cls, values: Iterable[float | None]) -> NumberFormat:
-        """Choose the decimals for these numbers."""
-        sizes = [abs(value) for value in values if value is not None and abs(value) >= 1e-9]
-        if not sizes:
-            return cls(3)
-        enough, for_smallest = (
-            most - math.floor(math.log10(size)) for most, size in ((2, max(sizes)), (1, min(sizes)))
-        )
-        return cls(max(enough, min(for_smallest, enough + 2)))
-
-    def number(self, value: float | None) -> str:
-        """Return a number as text; a dash if there is none."""
-        if value is None:
-            return "–"
-        text = f"{value:,.{max(0, min(self.decimals, 9))}f}"
-        return text.replace("-", "−") if float(text.replace(",", "")) else text.removeprefix("-")
-
-    def change(self, value: float | None) -> str:
-        """Return a difference with its sign."""
-        text = self.number(value)
-        return f"+{text}" if value is not None and value > 0 and text.strip("0.") else text
-
-    def interval(self, interval: Interval | None, frame: str = "{}", *, signed: bool = False) -> str:
-        """Return both ends of an interval in a frame; empty if there is no interval."""
-        if interval is None:
-            return ""
-        write = self.change if signed else self.number
-        return frame.format(f"{write(interval.low)} to {write(interval.high)}")
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, in the plural unless the number is 1."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def _upper(sentence: str) -> str:
-    return sentence[:1].upper() + sentence[1:]
-
-
-def _gain(verdict: Verdict) -> float:
-    comparison = verdict.comparison
-    return (comparison.difference or 0.0) * comparison.metric.direction.sign
 
 
 def _ranked(matrix: Sequence[MatrixRow], metric: Metric) -> Iterator[Row]:

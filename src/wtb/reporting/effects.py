@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from wtb.domain.evaluation import PRICES
 from wtb.domain.statistics.effects import VariantEffect, VariantEffects
 from wtb.reporting import svg
-from wtb.reporting.content import NumberFormat, Report
+from wtb.reporting.content import Report
 from wtb.reporting.markup import Markup, element, with_code
+from wtb.reporting.numbers import NumberFormat
 
 MOST_INTERACTIONS = 12
 

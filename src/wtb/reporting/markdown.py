@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from wtb.batch_results import JobResult
+from wtb.domain.display import counted
 from wtb.domain.evaluation import Direction, Metric
 from wtb.domain.printable import printable
 from wtb.domain.statistics.verdicts import Finding
-from wtb.reporting.content import NumberFormat, Report, Row, Trouble, counted
+from wtb.reporting.content import Report, Row, Trouble
+from wtb.reporting.numbers import NumberFormat
 
 SHOWN_ROWS = 6
 MOST_CHARACTERS = 40_000

@@ -109,7 +109,7 @@ class BatchTestRunner:
             services=self._services,
             plan=plan,
             batch=batch,
-            prints=planned.prints,
+            fingerprints=planned.fingerprints,
             trace_id=trace_id,
             jobs=pending,
             attempt=self._services.new_attempt(),
@@ -150,7 +150,7 @@ class BatchTestRunner:
         with probe_object(self._services.objects, jobs.attempt.id) as probe:
             runner.assign(assignment(jobs, probe))
             if jobs.plan.carried is not None and isinstance(runner, CarryingRunner):
-                runner.carry(replace(jobs.plan.carried, prints=jobs.prints))
+                runner.carry(replace(jobs.plan.carried, fingerprints=jobs.fingerprints))
             yield
 
     def join(
@@ -172,16 +172,16 @@ class BatchTestRunner:
         batch, order, cases = load_work(services, given.batch_id)
         plan = plan_of(batch, order, cases)
         if plan.carried is not None:  # the very code that was planned, so there is nothing to compare
-            prints = plan.carried.prints
+            fingerprints = plan.carried.fingerprints
         else:
-            prints = self._planner.prints(plan, batch.record.made_of.changing)
-            check_same(order, batch.record.made_of, plan, prints)
+            fingerprints = self._planner.fingerprints(plan, batch.record.made_of.changing)
+            check_same(order, batch.record.made_of, plan, fingerprints)
         attempt = AttemptRef(id=given.attempt_id, began_at=given.attempt_began_at)
         jobs = JobRunner(
             services=services,
             plan=plan,
             batch=batch,
-            prints=prints,
+            fingerprints=fingerprints,
             trace_id=trace_id,
             jobs=(),
             attempt=attempt,
@@ -195,9 +195,9 @@ class BatchTestRunner:
         """Return the batch with the names of values that its runs changed: these will be ignored."""
         workers = attempt.workers_ended
         # If workers ran the jobs, no run has changed anything in this process.
-        here = frozenset[str]() if plan.code is not None else self._planner.changing(plan, planned.prints)
+        here = frozenset[str]() if plan.code is not None else self._planner.changing(plan, planned.fingerprints)
         changing = here.union(*(each.changing for each in workers))
-        outside = self._planner.outside(plan, planned.prints, [trace_id, *(each.trace_id for each in workers)])
+        outside = self._planner.outside(plan, planned.fingerprints, [trace_id, *(each.trace_id for each in workers)])
         batch = batch.noted(outside={**planned.forecast.outside, **outside})
         if not changing:
             return batch

@@ -20,13 +20,13 @@ _BEFORE, _AFTER = "tool `", "`"
 
 def external_tools(
     plan: BatchPlan,
-    prints: Mapping[str, Mapping[str, Fingerprint]],
+    fingerprints: Mapping[str, Mapping[str, Fingerprint]],
     known: Sequence[Job],
     waiting: Sequence[Job],
     find_tool: FindTool,
 ) -> tuple[ExternalTool, ...]:
     """Return the external tools, sorted by name."""
-    named = {combination: _named(nodes.values(), find_tool) for combination, nodes in prints.items()}
+    named = {combination: _named(nodes.values(), find_tool) for combination, nodes in fingerprints.items()}
     called = {(job.combination, job.case_id, job.repeat): job.record.external for job in known}
     names = {name for tools in named.values() for name in tools} | {name for calls in called.values() for name in calls}
 
@@ -47,11 +47,11 @@ def external_tools(
     )
 
 
-def _named(prints: Iterable[Fingerprint], find_tool: FindTool) -> set[str]:
+def _named(fingerprints: Iterable[Fingerprint], find_tool: FindTool) -> set[str]:
     """Return the external tools that these nodes name in their code."""
     found: set[str] = set()
-    for print_ in prints:
-        for part in print_.all_parts:
+    for fingerprint in fingerprints:
+        for part in fingerprint.all_parts:
             if part.startswith(_BEFORE):
                 name = part.removeprefix(_BEFORE).partition(_AFTER)[0]
                 with suppress(InvalidInput):

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wtb.application.batches.plan import BatchPlan
-from wtb.application.dependencies.fingerprint import counted, parts_digest
+from wtb.application.dependencies.fingerprint import parts_digest, parts_that_count
 from wtb.domain.batch import Job
 from wtb.domain.batch_record import MadeOf
+from wtb.domain.display import counted
 from wtb.domain.workflow import WorkflowDefinition
 
 
@@ -35,8 +36,9 @@ class ExternalTool:
     def __str__(self) -> str:
         earlier = f"; earlier runs called it {self.earlier_calls:,} times" if self.earlier_calls else ""
         back = "" if self.taken_back is None else _TAKEN_BACK[self.taken_back]
-        jobs = f"{self.jobs:,} job{'' if self.jobs == 1 else 's'}"
-        return f"External tool {self.name}: {_ANSWERS[self.answer]}{back}, in up to {jobs}{earlier}."
+        return (
+            f"External tool {self.name}: {_ANSWERS[self.answer]}{back}, in up to {counted(self.jobs, 'job')}{earlier}."
+        )
 
 
 _ANSWERS = {
@@ -121,7 +123,7 @@ class NodeRunCount:
     def _stable_digest(self, digest: str, *, is_now: bool) -> str:
         if (is_now, digest) not in self._known_stable:
             parts = (self._now if is_now else self._before).parts.get(digest, {})
-            self._known_stable[is_now, digest] = parts_digest(counted(parts, self._before.changing))
+            self._known_stable[is_now, digest] = parts_digest(parts_that_count(parts, self._before.changing))
         return self._known_stable[is_now, digest]
 
     def _runs(self, job: Job, digests: Mapping[str, str]) -> Iterator[tuple[str, NodeRunKey]]:

@@ -12,7 +12,7 @@ from wtb.application.batches.batch_services import BatchServices
 from wtb.application.batches.job_execution import JobExecution, JobWork, RunsElsewhere, waiting_or_reversed
 from wtb.application.batches.job_reversals import WorkedOnElsewhere
 from wtb.application.batches.lost_workers import over_limit, with_lost_worker
-from wtb.application.batches.plan import BatchPlan, Prints
+from wtb.application.batches.plan import BatchPlan, Fingerprints
 from wtb.application.batches.worker_events import worker_event
 from wtb.application.node_cache import AttemptRef, Sharing
 from wtb.application.runs.execution_controller import WaitsForResult
@@ -47,7 +47,7 @@ class JobRunner:
     services: BatchServices
     plan: BatchPlan
     batch: Batch
-    prints: Prints
+    fingerprints: Fingerprints
     trace_id: str
     jobs: Sequence[Job]
     attempt: AttemptRef
@@ -280,7 +280,7 @@ class JobRunner:
         return Sharing(
             cache=self.services.cache,
             codec=self.services.codec,
-            fingerprints=self.prints[job.combination],
+            fingerprints=self.fingerprints[job.combination],
             traces=self.services.traces,
             trace_id=self.trace_id,
             begun_at=self.services.traces.position(),

@@ -14,7 +14,7 @@ from typing import Any
 from wtb.application.batches.scoring import cases_to_keep
 from wtb.application.dependencies.fingerprint import Fingerprint
 from wtb.application.dependencies.walk import fingerprint
-from wtb.application.evaluation_engine import OutputReader, prints
+from wtb.application.evaluation_engine import OutputReader, fingerprints
 from wtb.domain.amounts import is_positive
 from wtb.domain.batch import Job, JobStatus
 from wtb.domain.batch_record import BatchRecord
@@ -36,7 +36,7 @@ from wtb.domain.workflow import WorkflowDefinition
 MOST_WORKERS = 256
 
 
-Prints = Mapping[str, Mapping[str, Fingerprint]]
+Fingerprints = Mapping[str, Mapping[str, Fingerprint]]
 """By combination and node: the fingerprint of the node's implementation."""
 
 
@@ -54,7 +54,7 @@ class CarriedCode:
     limits: Mapping[str, Any] = field(default_factory=dict)
     state_types: Sequence[Any] = ()
     """The registered classes of states that no module has."""
-    prints: Prints = field(default_factory=dict)
+    fingerprints: Fingerprints = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,16 +101,16 @@ class BatchPlan:
     """Whether to run all jobs again, unshared, if some would not be measured together with the baseline."""
 
     @cached_property
-    def evaluator_prints(self) -> Mapping[str, Fingerprint]:
+    def evaluator_fingerprints(self) -> Mapping[str, Fingerprint]:
         """The fingerprint of each evaluator when the batch was planned, by name."""
-        return prints(self.evaluators)
+        return fingerprints(self.evaluators)
 
     @cached_property
     def digests(self) -> Mapping[str, str]:
         """The digests of these fingerprints."""
         if self.known_digests is not None:
             return self.known_digests[0]
-        return {name: print_.digest for name, print_ in self.evaluator_prints.items()}
+        return {name: each.digest for name, each in self.evaluator_fingerprints.items()}
 
     @cached_property
     def output_digest(self) -> str:

@@ -11,9 +11,9 @@ from typing import Any
 
 from wtb.application.batches.external_tools import external_tools
 from wtb.application.batches.forecast import ExternalTool, Forecast, NodeRunCount, NodeRunKey
-from wtb.application.batches.plan import BatchPlan, Prints
+from wtb.application.batches.plan import BatchPlan, Fingerprints
 from wtb.application.batches.scoring import scored_by, waiting_for_scores
-from wtb.application.dependencies.fingerprint import Fingerprint, combined, counted, digest_of
+from wtb.application.dependencies.fingerprint import Fingerprint, combined, digest_of, parts_that_count
 from wtb.application.dependencies.objects import module_of
 from wtb.application.dependencies.own_code import is_own_module
 from wtb.application.dependencies.traces import Traces, in_words
@@ -39,7 +39,7 @@ CASE = "the cases"
 class PlannedJobs:
     """All jobs of a batch (those to run are pending), and the reasons why they run."""
 
-    prints: Prints
+    fingerprints: Fingerprints
     workflows: Mapping[str, str]
     """The digest of what the results of each combination depend on; its jobs carry it, too."""
     jobs: Sequence[Job]
@@ -57,7 +57,7 @@ class _Now:
 
     @cached_property
     def digests(self) -> Mapping[str, str]:
-        return {node: print_.digest for node, print_ in self.nodes.items()}
+        return {node: each.digest for node, each in self.nodes.items()}
 
 
 class BatchPlanner:
@@ -86,7 +86,7 @@ class BatchPlanner:
         modules = {module_of(thing) for thing in (*self._state_types(), *functions)}
         return tuple(sorted(module for module in modules if is_own_module(module)))
 
-    def prints(self, plan: BatchPlan, changing: frozenset[str]) -> dict[str, dict[str, Fingerprint]]:
+    def fingerprints(self, plan: BatchPlan, changing: frozenset[str]) -> dict[str, dict[str, Fingerprint]]:
         """Return the fingerprint of every implementation, by combination and node; each is computed once."""
         around = surroundings(plan.definition, self._find_tool, self._state_types(), self._state_functions())
         made: dict[tuple[str, str], Fingerprint] = {}
@@ -95,8 +95,7 @@ class BatchPlanner:
             definition = plan.definition.with_variants(combination)
             for node in definition.nodes:
                 if (node.name, node.variant) not in made:
-                    print_ = node_fingerprint(node, definition, around).without(changing)
-                    made[node.name, node.variant] = print_
+                    made[node.name, node.variant] = node_fingerprint(node, definition, around).without(changing)
             nodes = {node.name: made[node.name, node.variant] for node in definition.nodes}
             setup = self._setup(definition, plan.seed, around).without(changing)
             found[label(combination)] = {**nodes, SETUP: setup}
@@ -105,18 +104,18 @@ class BatchPlanner:
     def planned(self, plan: BatchPlan, batch_id: str, known: Sequence[Job], before: MadeOf) -> PlannedJobs:
         """Return all jobs of a plan; a known job is kept if everything it depends on is unchanged."""
         self._traces.look_again()
-        prints = self.prints(plan, before.changing)
-        return _Planning(self, plan, batch_id=batch_id, known=known, before=before, prints=prints).planned()
+        fingerprints = self.fingerprints(plan, before.changing)
+        return _Planning(self, plan, batch_id=batch_id, known=known, before=before, fingerprints=fingerprints).planned()
 
-    def changing(self, plan: BatchPlan, prints: Prints) -> frozenset[str]:
+    def changing(self, plan: BatchPlan, fingerprints: Fingerprints) -> frozenset[str]:
         """Return the values that the runs of the batch have changed since it was planned."""
-        now = self.prints(plan, frozenset())
+        now = self.fingerprints(plan, frozenset())
         return frozenset(
             name
-            for combination, nodes in prints.items()
-            for node, print_ in nodes.items()
-            for name in print_.values | now[combination][node].values
-            if now[combination][node].parts.get(name) != print_.parts.get(name)
+            for combination, nodes in fingerprints.items()
+            for node, each in nodes.items()
+            for name in each.values | now[combination][node].values
+            if now[combination][node].parts.get(name) != each.parts.get(name)
         )
 
     def _setup(self, definition: WorkflowDefinition, seed: int, around: Surroundings) -> Fingerprint:
@@ -160,31 +159,31 @@ class BatchPlanner:
             return again
         return replace(again, execution_id=job.execution_id).noted(spent=job.spent - waits)
 
-    def changed_sources(self, job: Job, prints: Sequence[Fingerprint]) -> list[str]:
+    def changed_sources(self, job: Job, fingerprints: Sequence[Fingerprint]) -> list[str]:
         """Return the sources that the run of a job read and that have changed since, in words."""
-        return self.changed_in(job.record.traces, prints)
+        return self.changed_in(job.record.traces, fingerprints)
 
-    def changed_in(self, windows: Sequence[Window], prints: Sequence[Fingerprint]) -> list[str]:
+    def changed_in(self, windows: Sequence[Window], fingerprints: Sequence[Fingerprint]) -> list[str]:
         """Return the sources that these functions read in these windows and that have changed since, in words."""
-        return list(in_words(self._traces.changed(windows, prints)))
+        return list(in_words(self._traces.changed(windows, fingerprints)))
 
     def external(
-        self, plan: BatchPlan, prints: Prints, known: Sequence[Job], waiting: Sequence[Job]
+        self, plan: BatchPlan, fingerprints: Fingerprints, known: Sequence[Job], waiting: Sequence[Job]
     ) -> tuple[ExternalTool, ...]:
         """Return the known external tools that the jobs to run may call."""
-        return external_tools(plan, prints, known, waiting, self._find_tool)
+        return external_tools(plan, fingerprints, known, waiting, self._find_tool)
 
-    def outside(self, plan: BatchPlan, prints: Prints, traces: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    def outside(self, plan: BatchPlan, fingerprints: Fingerprints, traces: Iterable[str]) -> dict[str, tuple[str, ...]]:
         """Return the nodes that were seen to use the network or other programs, with what they used."""
         looked_at = list(traces)
-        nodes = _implementations(plan, prints)
-        found = {node: self._traces.outside(looked_at, print_) for node, print_ in nodes.items()}
+        nodes = _implementations(plan, fingerprints)
+        found = {node: self._traces.outside(looked_at, each) for node, each in nodes.items()}
         return {node: tuple(map(str, sources)) for node, sources in found.items() if sources}
 
 
 def workflow_digest(nodes: Mapping[str, Fingerprint]) -> str:
     """Return the digest of what the results of a combination depend on."""
-    return digest_of(f"{node}={print_.digest}" for node, print_ in sorted(nodes.items()))
+    return digest_of(f"{node}={each.digest}" for node, each in sorted(nodes.items()))
 
 
 def _named(node: str, combination: Combination) -> str:
@@ -192,12 +191,12 @@ def _named(node: str, combination: Combination) -> str:
     return f"{node}@{combination[node]}" if node in combination else node
 
 
-def _implementations(plan: BatchPlan, prints: Prints) -> dict[str, Fingerprint]:
+def _implementations(plan: BatchPlan, fingerprints: Fingerprints) -> dict[str, Fingerprint]:
     """Return the fingerprints of all nodes and variants, by name."""
     return {
-        _named(node, plan.by_label[combination]): print_
-        for combination, nodes in prints.items()
-        for node, print_ in nodes.items()
+        _named(node, plan.by_label[combination]): each
+        for combination, nodes in fingerprints.items()
+        for node, each in nodes.items()
     }
 
 
@@ -216,27 +215,27 @@ class _Planning:
         batch_id: str,
         known: Sequence[Job],
         before: MadeOf,
-        prints: Prints,
+        fingerprints: Fingerprints,
     ) -> None:
         self._planner = planner
         self._plan = plan
         self._batch_id = batch_id
         self._known = known
         self._before = before
-        self._prints = prints
-        self._now = {name: self._current(name) for name in prints}
+        self._fingerprints = fingerprints
+        self._now = {name: self._current(name) for name in fingerprints}
         self._changes: dict[str, dict[str, None]] = defaultdict(dict)
         self._reasons: dict[tuple[str, str], Mapping[str, Sequence[str]]] = {}
 
     def _current(self, name: str) -> _Now:
-        nodes = self._prints[name]
+        nodes = self._fingerprints[name]
         return _Now(whole=workflow_digest(nodes), nodes=nodes)
 
     def planned(self) -> PlannedJobs:
         jobs = list(self._jobs())
         made_of = self._before.only(_whole(job) for job in self._known).with_more(self._made_of())
         return PlannedJobs(
-            prints=self._prints,
+            fingerprints=self._fingerprints,
             workflows={name: now.whole for name, now in self._now.items()},
             jobs=jobs,
             made_of=made_of,
@@ -245,7 +244,7 @@ class _Planning:
 
     def _made_of(self) -> MadeOf:
         workflows = {now.whole: now.digests for now in self._now.values()}
-        parts = {print_.digest: print_.all_parts for now in self._now.values() for print_ in now.nodes.values()}
+        parts = {each.digest: each.all_parts for now in self._now.values() for each in now.nodes.values()}
         return MadeOf(workflows=workflows, parts=parts)
 
     def _jobs(self) -> Iterator[Job]:
@@ -290,10 +289,10 @@ class _Planning:
 
     def _misread(self, job: Job, evaluator: str) -> bool:
         """Whether an evaluator read something for this job that has changed since."""
-        window, print_ = job.record.scored_in.get(evaluator), self._plan.evaluator_prints.get(evaluator)
-        if window is None or print_ is None:
+        window, now = job.record.scored_in.get(evaluator), self._plan.evaluator_fingerprints.get(evaluator)
+        if window is None or now is None:
             return False
-        words = self._planner.changed_in([window], [print_])
+        words = self._planner.changed_in([window], [now])
         if words:
             self._changes[f"the evaluator {evaluator}"].update(dict.fromkeys(words))
         return bool(words)
@@ -319,10 +318,10 @@ class _Planning:
         if old is None:
             return {SETUP: ["these results come from an earlier version of WTB"]}
         found = {}
-        for node, print_ in now.nodes.items():
+        for node, each in now.nodes.items():
             was = self._before.parts.get(old.get(node, ""), {})
             ignored = self._before.changing
-            changed = changed_parts(counted(was, ignored), counted(print_.all_parts, ignored))
+            changed = changed_parts(parts_that_count(was, ignored), parts_that_count(each.all_parts, ignored))
             if changed:
                 found[node] = changed
         return found
@@ -331,7 +330,7 @@ class _Planning:
         nodes = self._now[job.combination].nodes
         if not self._planner.changed_sources(job, list(nodes.values())):
             return {}
-        found = {node: self._planner.changed_sources(job, [print_]) for node, print_ in nodes.items()}
+        found = {node: self._planner.changed_sources(job, [each]) for node, each in nodes.items()}
         return {node: words for node, words in found.items() if words}
 
     # Forecast
@@ -339,7 +338,7 @@ class _Planning:
     def _forecast(self, jobs: Sequence[Job]) -> Forecast:
         waiting = [job for job in jobs if job.status is JobStatus.PENDING and not job.has_run]
         kept, shared, executed = self._node_runs(jobs, waiting)
-        nodes = _implementations(self._plan, self._prints)
+        nodes = _implementations(self._plan, self._fingerprints)
         traces = {window.trace_id for job in self._known for window in job.record.traces}
         return Forecast(
             jobs=len(jobs),
@@ -350,10 +349,10 @@ class _Planning:
             node_runs_shared=shared,
             node_runs_executed=executed,
             changes={node: tuple(words) for node, words in self._changes.items()},
-            coarse={node: print_.coarse for node, print_ in nodes.items() if print_.coarse},
+            coarse={node: each.coarse for node, each in nodes.items() if each.coarse},
             changing=tuple(sorted(self._before.changing)),
-            outside=self._planner.outside(self._plan, self._prints, traces),
-            external=self._planner.external(self._plan, self._prints, self._known, waiting),
+            outside=self._planner.outside(self._plan, self._fingerprints, traces),
+            external=self._planner.external(self._plan, self._fingerprints, self._known, waiting),
         )
 
     def _node_runs(self, jobs: Sequence[Job], waiting: Sequence[Job]) -> tuple[int, int, int]:

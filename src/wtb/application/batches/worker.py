@@ -16,10 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from wtb.application.batches.batch_services import BatchServices
 from wtb.application.batches.job_runner import JobRunner
-from wtb.application.batches.plan import BatchPlan, Prints, versions_here
+from wtb.application.batches.plan import BatchPlan, Fingerprints, versions_here
 from wtb.application.batches.planner import SETUP, workflow_digest
 from wtb.application.batches.scoring import kept_cases
-from wtb.application.dependencies.fingerprint import counted
+from wtb.application.dependencies.fingerprint import parts_that_count
 from wtb.application.dependencies.workflow_code import changed_parts
 from wtb.domain.batch import Batch, JobStatus
 from wtb.domain.batch_record import MadeOf
@@ -77,7 +77,7 @@ class BatchWorker:
         """Return what only this process knows about its runs."""
         plan = self._jobs.plan
         # Carried code has no files here in which its values could be found and compared.
-        changing = () if plan.carried is not None else self._services.planner.changing(plan, self._jobs.prints)
+        changing = () if plan.carried is not None else self._services.planner.changing(plan, self._jobs.fingerprints)
         return WorkerEnded(self._jobs.trace_id, tuple(sorted(changing)), self.name)
 
 
@@ -128,12 +128,12 @@ def with_inputs(cases: Sequence[Case], inputs: Mapping[str, Mapping[str, object]
     return tuple(evolve(case, input=inputs[case.id]) for case in cases)
 
 
-def check_same(order: WorkOrder, made_of: MadeOf, plan: BatchPlan, prints: Prints) -> None:
+def check_same(order: WorkOrder, made_of: MadeOf, plan: BatchPlan, fingerprints: Fingerprints) -> None:
     """Raise InvalidInput, naming the differences, if the code of a worker differs from what was planned."""
     found: list[str] = []
     for combination, planned in order.workflows.items():
-        if workflow_digest(prints[combination]) != planned:
-            found += _differences(made_of, planned, prints, combination)
+        if workflow_digest(fingerprints[combination]) != planned:
+            found += _differences(made_of, planned, fingerprints, combination)
     found += [
         f"evaluator `{name}`" for name, digest in order.evaluator_digests.items() if plan.digests.get(name) != digest
     ]
@@ -148,13 +148,15 @@ def check_same(order: WorkOrder, made_of: MadeOf, plan: BatchPlan, prints: Print
         )
 
 
-def _differences(made_of: MadeOf, planned: str, prints: Prints, combination: str) -> list[str]:
+def _differences(made_of: MadeOf, planned: str, fingerprints: Fingerprints, combination: str) -> list[str]:
     """Return the differences in a combination, in words."""
     old, found = made_of.workflows.get(planned, {}), []
-    for node, print_ in prints[combination].items():
-        if old.get(node) != print_.digest:
+    for node, fingerprint in fingerprints[combination].items():
+        if old.get(node) != fingerprint.digest:
             was = made_of.parts.get(old.get(node, ""), {})
-            words = changed_parts(counted(was, made_of.changing), counted(print_.all_parts, made_of.changing))
+            words = changed_parts(
+                parts_that_count(was, made_of.changing), parts_that_count(fingerprint.all_parts, made_of.changing)
+            )
             where = "" if node == SETUP else f"node `{node}`: "
             found += [f"{where}{word}" for word in words] or [f"{where}its code"]
     return found

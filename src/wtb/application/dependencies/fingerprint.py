@@ -75,34 +75,34 @@ class Fingerprint:
             return self
         return replace(
             self,
-            parts=counted(self.all_parts, left_out),
+            parts=parts_that_count(self.all_parts, left_out),
             values=self.values - left_out,
             mutable=self.mutable - left_out,
         )
 
 
-def counted(parts: Mapping[str, str], left_out: Set[str]) -> dict[str, str]:
+def parts_that_count(parts: Mapping[str, str], left_out: Set[str]) -> dict[str, str]:
     """Return the parts that count if some values are left out."""
     found = {name: part for name, part in parts.items() if name not in left_out and not name.startswith(_IF_LEFT_OUT)}
     instead = {name: parts.get(f"{_IF_LEFT_OUT}{name}") for name in left_out}
     return found | {f"{name}{AS_WRITTEN}": part for name, part in instead.items() if part is not None}
 
 
-def combined(prints: Mapping[str, Fingerprint], parts: Mapping[str, str]) -> Fingerprint:
+def combined(fingerprints: Mapping[str, Fingerprint], parts: Mapping[str, str]) -> Fingerprint:
     """Return several fingerprints and additional parts as one; each function is labelled with its role."""
     found: dict[str, str] = dict(parts)
-    for name, print_ in prints.items():
-        for part, digest in print_.parts.items():
+    for name, fingerprint in fingerprints.items():
+        for part, digest in fingerprint.parts.items():
             label = name if part == CALLED_AS else part
             found[label] = digest if found.get(label, digest) == digest else digest_of((found[label], digest))
     return Fingerprint(
         parts=found,
-        values=frozenset().union(*(each.values for each in prints.values())),
-        mutable=frozenset().union(*(each.mutable for each in prints.values())),
-        written={name: part for each in prints.values() for name, part in each.written.items()},
-        readers=frozenset().union(*(each.readers for each in prints.values())),
-        reads_anything=any(each.reads_anything for each in prints.values()),
-        coarse=tuple(dict.fromkeys(reason for each in prints.values() for reason in each.coarse)),
+        values=frozenset().union(*(each.values for each in fingerprints.values())),
+        mutable=frozenset().union(*(each.mutable for each in fingerprints.values())),
+        written={name: part for each in fingerprints.values() for name, part in each.written.items()},
+        readers=frozenset().union(*(each.readers for each in fingerprints.values())),
+        reads_anything=any(each.reads_anything for each in fingerprints.values()),
+        coarse=tuple(dict.fromkeys(reason for each in fingerprints.values() for reason in each.coarse)),
     )
 
 

@@ -81,17 +81,17 @@ class Traces:
                 self._kept[trace_id] = end
             return end
 
-    def changed(self, windows: Iterable[Window], prints: Sequence[Fingerprint]) -> tuple[ObservedSource, ...]:
+    def changed(self, windows: Iterable[Window], fingerprints: Sequence[Fingerprint]) -> tuple[ObservedSource, ...]:
         """Return the sources that have changed since these functions made results in these windows."""
         found = {
             source
             for window in windows
             for (reader, source), states in self._look(window).changed.items()
-            if _concerns(reader, prints) and _is_stale(states, window)
+            if _concerns(reader, fingerprints) and _is_stale(states, window)
         }
         return tuple(sorted(found))
 
-    def read_again(self, window: Window, trace_id: str, print_: Fingerprint) -> None:
+    def read_again(self, window: Window, trace_id: str, fingerprint: Fingerprint) -> None:
         """Let what a function read in a window of an older trace count as read in this one, too.
 
         Who gets its result without calling it depends on that as well.
@@ -99,16 +99,16 @@ class Traces:
         if window.trace_id == trace_id:
             return
         before = [(number, each) for number, each in self._observations(window.trace_id) if number < window.end]
-        mine = [each for _, each in _checkable(before) if _concerns(each.reader, [print_])]
+        mine = [each for _, each in _checkable(before) if _concerns(each.reader, [fingerprint])]
         self._observer.add([each for each in mine if self._observer.digest(each.source) == each.digest])
 
-    def outside(self, trace_ids: Iterable[str], print_: Fingerprint) -> tuple[ObservedSource, ...]:
+    def outside(self, trace_ids: Iterable[str], fingerprint: Fingerprint) -> tuple[ObservedSource, ...]:
         """Return the servers and programs that a function was seen to use. WTB cannot check what they answer now."""
         found = {
             each.source
             for trace_id in trace_ids
             for _, each in self._observations(trace_id)
-            if not each.source.kind.is_verifiable and _concerns(each.reader, [print_])
+            if not each.source.kind.is_verifiable and _concerns(each.reader, [fingerprint])
         }
         return tuple(sorted(found))
 
@@ -148,8 +148,8 @@ def _checkable(observations: Sequence[tuple[int, Observation]]) -> list[tuple[in
     ]
 
 
-def _concerns(reader: str, prints: Sequence[Fingerprint]) -> bool:
-    return reader == ANYBODY or any(each.reads_anything or reader in each.readers for each in prints)
+def _concerns(reader: str, fingerprints: Sequence[Fingerprint]) -> bool:
+    return reader == ANYBODY or any(each.reads_anything or reader in each.readers for each in fingerprints)
 
 
 def _is_stale(states: Sequence[tuple[int, bool]], window: Window) -> bool:

@@ -294,7 +294,7 @@ class _Walk:
         """Take into account the source of an own module and of those that it imports."""
         file = own_file(name) or held_by(sys.modules.get(name)).get("__file__")
         if file is None or source_file(file) is None:
-            self._unreadable(name, reason)
+            self._unreadable(reason)
             return
         self._coarse[f"{reason}: the code of {place(file)} counts"] = None
         for each, path in closure_of({name: file}).items():
@@ -324,7 +324,7 @@ class _Walk:
         functions = [each for each in self._met.values() if is_a(each, FunctionType)]
         return {each.__code__.co_qualname for each in functions if os.path.realpath(each.__code__.co_filename) == path}
 
-    def _unreadable(self, module: str, reason: str) -> None:
+    def _unreadable(self, reason: str) -> None:
         """Take a module without a file, such as a notebook, into account by an id of this process."""
         self._coarse[f"{reason}: results are kept in this process only"] = None
         self._parts[f"this process ({reason})"] = _PROCESS

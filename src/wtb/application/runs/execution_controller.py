@@ -16,7 +16,14 @@ from wtb.application.runs.engine_context import RUNS_HERE
 from wtb.application.runs.function_caller import FunctionCaller
 from wtb.application.runs.head_editor import HeadEditor
 from wtb.application.runs.heartbeat import Heartbeat
-from wtb.application.runs.leases import Leases, alone, check_not_rolling_back, check_not_set_back, time_for
+from wtb.application.runs.leases import (
+    Leases,
+    alone,
+    check_not_rolling_back,
+    check_not_set_back,
+    is_holder_gone,
+    time_for,
+)
 from wtb.application.runs.node_runner import Equipment, NodeRunner, Watch
 from wtb.application.runs.progress import RunProgress
 from wtb.application.runs.recorder import Recorder
@@ -269,7 +276,7 @@ class ExecutionController:
         self._check_claimable(found.execution, take_over=take_over)
         engine = self._engine_of(definition)
         change = engine.accepted(update or {})
-        self._check_wishes(found, change, answer, rerun_node=rerun_node)
+        self._check_arguments(found, change, answer, rerun_node=rerun_node)
         with alone(found), self._heartbeat.keeping(at := self._claimed(found, chosen, changed, take_over)):
             try:
                 lost = self._unfinished_calls.list_lost(execution_id)
@@ -355,7 +362,7 @@ class ExecutionController:
             raise InvalidTransition(f"run {execution.id!r} is {execution.status}; fork it or roll it back to continue")
         return self._leases.check_free(execution, take_over=take_over)
 
-    def _check_wishes(self, at: Position, update: Mapping[str, Any], answer: Any, *, rerun_node: bool) -> None:
+    def _check_arguments(self, at: Position, update: Mapping[str, Any], answer: Any, *, rerun_node: bool) -> None:
         """Refuse arguments that do not fit the run before it is claimed, so that a refusal leaves no trace."""
         if answer is None:
             return
@@ -411,7 +418,7 @@ class ExecutionController:
             telemetry=self._equipment.telemetry,
         )
         bases = standing.bases
-        host = NodeRunner(
+        node_runner = NodeRunner(
             self._equipment,
             definition,
             options,
@@ -429,7 +436,7 @@ class ExecutionController:
             options,
             progress,
             engine=engine,
-            node_runner=host,
+            node_runner=node_runner,
             open_runs=standing.open_runs,
             bases=bases,
             lost=lost,
@@ -460,7 +467,7 @@ class ExecutionController:
     def _nobody_runs(self, execution: Execution, request: str) -> bool:
         """Whether no process can be asked: it is gone, or the run waits and must stop for good."""
         if execution.status is ExecutionStatus.RUNNING:
-            gone = None if execution.lease is None else self._owners.is_gone(execution.lease.owner)
+            gone = is_holder_gone(execution, self._owners)
             return execution.neglect(time_for(execution, self._storage, self._clock), gone) is not None
         return request == "stop" and execution.status in _RESUMABLE
 

@@ -43,6 +43,11 @@ def alone(at: Position) -> Iterator[None]:
             _TAKEN.discard(at.branch.id)
 
 
+def is_holder_gone(execution: Execution, owners: Owners) -> bool | None:
+    """Whether the process that holds a run's lease has ended; None without a lease, or if that cannot be seen here."""
+    return None if execution.lease is None else owners.is_gone(execution.lease.owner)
+
+
 def time_for(execution: Execution, storage: Storage, clock: Clock) -> datetime:
     """Return the time by which to judge whether a run is neglected: without a lease, that of this machine's clock."""
     return clock.now() if execution.lease is None else store_time(storage)

@@ -51,7 +51,7 @@ class ToolAnswers:
     sharing: Sharing | None = None
     _of_runs: dict[str, _RunIndex] = field(default_factory=dict)
     _tools: dict[str, Tool] = field(default_factory=dict)
-    _prints: dict[str, Fingerprint] = field(default_factory=dict)
+    _fingerprints: dict[str, Fingerprint] = field(default_factory=dict)
 
     @property
     def names(self) -> frozenset[str]:
@@ -150,12 +150,12 @@ class ToolAnswers:
     def _claim(
         self, key: bytes, run: NodeRun, call: ToolCall, sharing: Sharing
     ) -> SharedResult | SharedFailure | Busy | None:
-        print_ = self._print_of(call.tool)
+        of_tool = self._fingerprint_of(call.tool)
         found = sharing.cache.claim(
-            key, _attempt(call, sharing), {}, lambda result: sharing.is_current(result, run.node, print_)
+            key, _attempt(call, sharing), {}, lambda result: sharing.is_current(result, run.node, of_tool)
         )
         if isinstance(found, SharedResult) and found.window is not None:
-            sharing.traces.read_again(found.window, sharing.trace_id, print_)
+            sharing.traces.read_again(found.window, sharing.trace_id, of_tool)
         return found
 
     def _key(self, run: NodeRun, call: ToolCall, sharing: Sharing) -> bytes:
@@ -164,20 +164,20 @@ class ToolAnswers:
         Equal calls are counted per visit of a node. A count over the whole run would depend on which nodes run at the
         same time, and on which results come from other jobs.
         """
-        code, place = self._print_of(call.tool).digest, f"{run.node}#{run.visit}"
+        code, place = self._fingerprint_of(call.tool).digest, f"{run.node}#{run.visit}"
         facts = ["tool", self.workflow, sharing.case_id, code, place, call.identity, self._digest(call)]
         return self.codec.digest(*(self.codec.digest(each.encode()) for each in facts))
 
-    def _print_of(self, tool: str) -> Fingerprint:
+    def _fingerprint_of(self, tool: str) -> Fingerprint:
         """Return what the answers of a tool depend on.
 
         Of a value that calls may change, such as a counter, only the code that makes it counts: a call that is already
         recorded must not be made again because of another call.
         """
-        if tool not in self._prints:
-            print_ = fingerprint(self._tools[tool].function)
-            self._prints[tool] = print_.without(print_.mutable)
-        return self._prints[tool]
+        if tool not in self._fingerprints:
+            of_tool = fingerprint(self._tools[tool].function)
+            self._fingerprints[tool] = of_tool.without(of_tool.mutable)
+        return self._fingerprints[tool]
 
     def find_own(self, run: NodeRun, call: ToolCall) -> ToolCall | None:
         """Return an interrupted call with its result, if the result was recorded before the interruption."""

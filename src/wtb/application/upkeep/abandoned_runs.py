@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from wtb.application.runs.leases import time_for
+from wtb.application.runs.leases import is_holder_gone, time_for
 from wtb.application.upkeep.listing import every_execution
 from wtb.domain.errors import Conflict
 from wtb.domain.event_catalogue import ExecutionAbandoned, ExecutionPaused
@@ -57,7 +57,7 @@ class AbandonedRuns:
     def list_neglected(self) -> Iterator[NeglectedRun]:
         """Yield the runs that make no progress, newest first."""
         for execution in every_execution(self._storage, statuses=_BUSY):
-            gone = self._is_gone(execution)
+            gone = is_holder_gone(execution, self._owners)
             neglect = execution.neglect(time_for(execution, self._storage, self._clock), gone)
             if neglect is not None:
                 yield NeglectedRun(execution=execution, neglect=neglect, is_gone=gone)
@@ -80,7 +80,8 @@ class AbandonedRuns:
             execution = uow.executions.get(execution_id)
             if (
                 execution.status is not ExecutionStatus.RUNNING
-                or execution.neglect(uow.now() if execution.lease else now, self._is_gone(execution)) is None
+                or execution.neglect(uow.now() if execution.lease else now, is_holder_gone(execution, self._owners))
+                is None
             ):
                 return False
             try:
@@ -103,9 +104,6 @@ class AbandonedRuns:
             uow.events.append(Event.of(body, stream=stream, at=self._clock.now()))
             uow.commit()
         return True
-
-    def _is_gone(self, execution: Execution) -> bool | None:
-        return None if execution.lease is None else self._owners.is_gone(execution.lease.owner)
 
 
 def neglect_fault(found: NeglectedRun) -> Fault:

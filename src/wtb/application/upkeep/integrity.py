@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
-from wtb.application.runs.leases import time_for
+from wtb.application.runs.leases import is_holder_gone, time_for
 from wtb.application.runs.promised_reversals import PromisedReversal, promised_reversals
 from wtb.application.store_time import store_time
 from wtb.application.upkeep.abandoned_runs import AbandonedRuns, neglect_fault
@@ -109,7 +109,7 @@ class Integrity:
         now = store_time(self._storage)
         for execution in every_execution(self._storage, statuses=_BUSY):
             lease = execution.lease
-            if lease is not None and lease.is_too_long(now) and self._is_gone(execution) is None:
+            if lease is not None and lease.is_too_long(now) and is_holder_gone(execution, self._owners) is None:
                 yield Fault(
                     kind=FaultKind.LEASE,
                     what=execution.id,
@@ -126,11 +126,8 @@ class Integrity:
             for batch in _readable_batches(uow):
                 with suppress(StorageError):  # the inspection reports what cannot be read
                     for each in promised_reversals(uow, uow.batches.list_jobs(batch.id)):
-                        if each.execution.lease is None or self._is_gone(each.execution):
+                        if each.execution.lease is None or is_holder_gone(each.execution, self._owners):
                             yield _open_reversal(batch, each)
-
-    def _is_gone(self, execution: Execution) -> bool | None:
-        return None if execution.lease is None else self._owners.is_gone(execution.lease.owner)
 
     def _half_restored(self) -> Iterator[Fault]:
         half = [each for each in self._workspaces.list_folders() if self._folders.is_half_restored(each.folder)]
@@ -156,7 +153,7 @@ class Integrity:
         if not execution.is_busy:
             return False
         now = time_for(execution, self._storage, self._clock)
-        return execution.neglect(now, self._is_gone(execution)) is None
+        return execution.neglect(now, is_holder_gone(execution, self._owners)) is None
 
     def _damaged_indexes(self) -> Iterator[Fault]:
         damaged = self._folders.list_damaged_indexes()

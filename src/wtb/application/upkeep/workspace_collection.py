@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from wtb.application.upkeep.listing import every_execution
@@ -20,6 +21,7 @@ from wtb.application.workspace_slots import (
     is_removed,
     removed_of,
 )
+from wtb.application.workspaces import read_small_contents
 from wtb.domain.errors import Conflict, NotFound, StorageError, WorkspaceError
 from wtb.domain.execution import Execution, ExecutionStatus
 from wtb.domain.files import FileCommitId, FileTree, diff
@@ -130,7 +132,7 @@ class WorkspaceCollection:
         changes = diff(held, surveyed.tree)
         if changes:
             return f"somebody has changed files in it, such as {min({*changes.put, *changes.removed})!r}"
-        self._care.check_restorable(held, self._read, checked)
+        self._care.check_restorable(held, partial(read_small_contents, self._storage), checked)
         return None
 
     def _held(self, slot: Slot, folder: Path) -> FileTree | None:
@@ -206,9 +208,3 @@ class WorkspaceCollection:
         except WorkspaceError:  # a process has created the folder again
             place = aside
         return replace(outcome, kept=f"somebody has just changed files in it; it is now {place}")
-
-    def _read(self, digests: Collection[bytes]) -> Mapping[bytes, bytes]:
-        if not digests:
-            return {}
-        with self._storage.unit_of_work(readonly=True) as uow:
-            return uow.files.get_contents(digests)

@@ -12,9 +12,10 @@ from wtb.application.queries.service import Queries
 from wtb.bench import Bench
 from wtb.cli.commands.events import event_data, event_row
 from wtb.cli.exit_codes import UNEXPECTED
-from wtb.cli.output import as_json, counted, duration, echo, example, print_json, print_table, show_rows, url
+from wtb.cli.output import as_json, duration, echo, example, print_json, print_table, show_rows, url
 from wtb.cli.times import point
 from wtb.domain.audit import AuditFilter, Period, who_caused
+from wtb.domain.display import counted
 from wtb.domain.errors import InvalidInput
 from wtb.domain.events import RecordedEvent, Severity
 from wtb.domain.filters import event_types

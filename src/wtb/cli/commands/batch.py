@@ -32,7 +32,7 @@ from wtb.cli.commands.batch_options import (
 )
 from wtb.cli.exit_codes import UNEXPECTED, WORK_FAILED
 from wtb.cli.interrupts import Interrupts
-from wtb.cli.output import as_json, counted, echo, example, print_json, show, url
+from wtb.cli.output import as_json, echo, example, print_json, show, url
 from wtb.cli.views.batch_changes import (
     external_data,
     forecast_data,
@@ -47,6 +47,7 @@ from wtb.cli.views.batch_tables import (
 )
 from wtb.domain.batch import BatchStatus
 from wtb.domain.cases import Case
+from wtb.domain.display import counted
 from wtb.domain.errors import DatabaseAway, InvalidInput
 from wtb.domain.job_limits import Resources
 from wtb.domain.limits import ADAPTIVE, Limit, read_limits
@@ -68,12 +69,17 @@ def batch() -> None:
     "--name", metavar="NAME", help="Use this name instead of the one in FILE. A new name is a separate batch."
 )
 @cases_file
-@click.option("--repeats", type=click.IntRange(1), metavar="N", help="Run each combination N times on each case.")
+@click.option(
+    "--repeats",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Run each combination N times on each case. Default: as in FILE, else once.",
+)
 @click.option(
     "--only",
     multiple=True,
     metavar="COMBINATION",
-    help="Run only this combination, such as 'answer=long', and the baseline; others keep their results. Repeatable.",
+    help="Run only this combination, such as 'answer=long', and the baseline; repeatable. Others keep their results.",
 )
 @workers_number
 @runner_name
@@ -94,7 +100,7 @@ def batch() -> None:
     "limits",
     multiple=True,
     metavar="NAME=N",
-    help="Make at most N calls at a time that name this limit; openai=adaptive finds the number itself. Repeatable.",
+    help="Make at most N calls at a time that name this limit; repeatable. `openai=adaptive` finds the number itself.",
 )
 @fresh_nodes
 @external_rule

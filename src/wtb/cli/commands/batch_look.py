@@ -9,11 +9,12 @@ import click
 
 from wtb.batch_results import BatchResult, CaseText, JobResult, error_line
 from wtb.bench import Bench
-from wtb.cli.output import as_json, counted, echo, example, print_json, show, show_rows, url
+from wtb.cli.output import as_json, echo, example, print_json, show, show_rows, url
 from wtb.cli.views.batch_overview import print_overview
 from wtb.cli.views.batch_status import dead_rows, print_status
 from wtb.cli.views.batch_tables import best_first, failure_rows, print_cases, print_evaluation_counts
 from wtb.domain.batch import Batch, JobStatus
+from wtb.domain.display import counted
 from wtb.domain.errors import InvalidInput
 
 

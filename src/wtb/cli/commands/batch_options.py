@@ -30,14 +30,17 @@ external_rule = click.option(
     help="Make calls of external tools (run), make them and take them back after the job (reverse), or refuse them.",
 )
 workers_number = click.option(
-    "--workers", type=click.IntRange(1), metavar="N", help="How many jobs to run at the same time."
+    "--workers",
+    type=click.IntRange(1),
+    metavar="N",
+    help="How many jobs to run at the same time. Default: as in FILE, else what suits the runner and this machine.",
 )
-
 runner_name = click.option(
     "--runner",
     default=None,
     metavar="NAME",
-    help="What runs the jobs: threads, processes, ray, an installed runner, or `file.py:Runner`.",
+    help="What runs the jobs: threads, processes, ray, an installed runner, or `file.py:Runner`. Default: as in FILE, "
+    "else threads.",
 )
 ray_address_option = click.option(
     "--ray-address",
@@ -48,13 +51,15 @@ job_timeout_option = click.option(
     "--job-timeout-s",
     type=click.FloatRange(0, min_open=True),
     metavar="S",
-    help="Let a job that takes longer than S seconds fail. In processes and on Ray its worker is ended.",
+    help="Let a job that takes longer than S seconds fail. In processes and on Ray its worker is ended. "
+    "Default: as in FILE, else job_timeout_s in wtb.toml (an hour).",
 )
 memory_option = click.option(
     "--memory-gb",
     type=click.FloatRange(0, min_open=True),
     metavar="X",
-    help="In processes and on Ray: end a worker that uses more than X GB of memory. Its job fails.",
+    help="In processes and on Ray: end a worker that uses more than X GB of memory. Its job fails. Default: as in "
+    "FILE, else 2.",
 )
 
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wtb.bootstrap import open_database
 from wtb.cli.output import as_json, confirm, example, show, url
 from wtb.domain.errors import InvalidInput
 from wtb.settings import load_settings
+from wtb.storage_bootstrap import open_database
 
 if TYPE_CHECKING:
     from wtb.infrastructure.sql.database import Database
@@ -36,7 +36,7 @@ def _database(address: str | None) -> Iterator[Database]:
 
 @db.command()
 @url
-@click.option("--to", "revision", default="head", show_default=True, help="Revision to stop at.")
+@click.option("--to", "revision", metavar="REVISION", default="head", show_default=True, help="Revision to stop at.")
 @as_json
 @example("wtb db upgrade --url postgresql://wtb@localhost/wtb")
 def upgrade(url: str | None, revision: str, as_json: bool) -> None:

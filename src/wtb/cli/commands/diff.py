@@ -10,10 +10,11 @@ from rich.text import Text
 
 from wtb.bench import Bench
 from wtb.cli.commands.files import readable
-from wtb.cli.output import Terminal, as_json, counted, cut, example, moment, print_json, size, text_of, url
+from wtb.cli.output import Terminal, as_json, cut, example, moment, print_json, size, text_of, url
 from wtb.domain.alignment import unified
 from wtb.domain.checkpoint import Checkpoint
 from wtb.domain.diff import CallDiff, CheckpointDiff, DiffKind, FileDiff, StateDiff
+from wtb.domain.display import counted
 from wtb.domain.errors import InvalidInput
 from wtb.domain.files import EntryKind, FileEntry
 from wtb.domain.printable import printable

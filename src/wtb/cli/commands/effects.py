@@ -9,9 +9,9 @@ import click
 
 from wtb.application.queries.batch_data import effects_data
 from wtb.bench import Bench
-from wtb.cli.commands.verdicts import signed
-from wtb.cli.output import as_json, counted, echo, example, show_rows, url
-from wtb.cli.views.batch_tables import interval
+from wtb.cli.output import as_json, echo, example, show_rows, url
+from wtb.cli.views.batch_tables import interval, signed
+from wtb.domain.display import counted
 from wtb.domain.evaluation import PRICES, Errors
 
 if TYPE_CHECKING:
@@ -23,7 +23,13 @@ _FEW = 5
 
 @click.command()
 @click.argument("name", metavar="BATCH")
-@click.option("--metric", "metrics", multiple=True, metavar="M", help="Look at this metric; repeatable. [default: all]")
+@click.option(
+    "--metric",
+    "metrics",
+    multiple=True,
+    metavar="M",
+    help="Look only at this metric; repeatable. Default: all metrics.",
+)
 @click.option(
     "--errors",
     type=click.Choice([each.value for each in Errors]),

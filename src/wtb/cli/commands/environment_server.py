@@ -23,7 +23,7 @@ TOKEN_VARIABLE = "WTB_ENVIRONMENT_TOKEN"
 @click.option(
     "--most", type=click.IntRange(1, 1_000), default=4, show_default=True, help="The most environments at a time."
 )
-@click.option("--token-file", type=_FILE, help=f"The file with the token. [default: the variable {TOKEN_VARIABLE}]")
+@click.option("--token-file", type=_FILE, help=f"The file with the token. Default: the variable {TOKEN_VARIABLE}.")
 @click.option("--tls-certificate", type=_FILE, help="The server's certificate, in PEM.")
 @click.option("--tls-key", type=_FILE, help="The key of the certificate, in PEM.")
 @example(

@@ -10,8 +10,9 @@ import click
 from wtb.application.queries.service import Queries
 from wtb.application.queries.views import EventPage
 from wtb.bench import Bench
-from wtb.cli.output import as_json, counted, duration, echo, example, print_json_rows, show_rows, text_of, url
+from wtb.cli.output import as_json, duration, echo, example, print_json_rows, show_rows, text_of, url
 from wtb.cli.views.live import usage
+from wtb.domain.display import counted
 from wtb.domain.errors import InvalidInput
 from wtb.domain.events import SYSTEM_STREAM, EventType, RecordedEvent, Severity
 from wtb.domain.filters import event_types
@@ -137,10 +138,10 @@ def event_row(event: RecordedEvent) -> dict[str, Any]:
     """Return an event for people: one row of a table."""
     row = event_data(event)
     del row["data"]  # the widest column comes last
-    return {**row, "by": event.data.get("by", ""), "data": _said(event)}
+    return {**row, "by": event.data.get("by", ""), "data": _facts(event)}
 
 
-def _said(event: RecordedEvent) -> str:
+def _facts(event: RecordedEvent) -> str:
     """Return the data of an event for people: node and tool first, then the rest without ids and without the name."""
     data, unsaid = event.data, _UNSAID
     if event.type.startswith("rollback."):

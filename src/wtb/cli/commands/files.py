@@ -10,7 +10,8 @@ import click
 
 from wtb.application.queries.views import FileTotals
 from wtb.bench import Bench
-from wtb.cli.output import as_json, counted, example, show, size, url
+from wtb.cli.output import as_json, example, show, size, url
+from wtb.domain.display import counted
 from wtb.domain.files import EntryKind, FileTree, path_bytes
 
 _TYPES = {EntryKind.FILE: stat.S_IFREG, EntryKind.FOLDER: stat.S_IFDIR, EntryKind.LINK: stat.S_IFLNK}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from wtb.bench import Bench
-from wtb.cli.output import as_json, counted, example, show, url
+from wtb.cli.output import as_json, example, show, url
+from wtb.domain.display import counted
 
 
 @click.group("import")

@@ -17,16 +17,21 @@ from wtb.settings import Settings, load_settings
 @click.command()
 @click.argument("workflows", nargs=-1, metavar="[REF…]")
 @click.option("--http", "over_http", is_flag=True, help="Serve over HTTP at /mcp, instead of stdin and stdout.")
-@click.option("--host", help="With --http: the address to listen on. [default: 127.0.0.1]")
+@click.option("--host", metavar="ADDRESS", help="With --http: the address to listen on. Default: 127.0.0.1.")
 @click.option(
-    "--port", type=click.IntRange(0, 65_535), help="With --http: the port; 0 takes a free one. [default: 8384]"
+    "--port", type=click.IntRange(0, 65_535), help="With --http: the port; 0 takes a free one. Default: 8384."
 )
 @click.option(
     "--allow-changes",
     is_flag=True,
     help="Let editors that cannot ask you change runs and start batches, without a question.",
 )
-@click.option("--project", type=click.Path(path_type=Path), help="The folder to work in, if it is not the current one.")
+@click.option(
+    "--project",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path),
+    help="The folder to work in, if it is not the current one.",
+)
 @url
 @example("wtb mcp", "wtb mcp agent.py:flow batch.py", "wtb mcp --http --port 8384")
 def mcp(

@@ -11,7 +11,8 @@ import click
 from wtb.batches import load_batch
 from wtb.bench import Bench
 from wtb.cli.exit_codes import WORK_FAILED
-from wtb.cli.output import as_json, counted, echo, example, print_json, show_rows, url
+from wtb.cli.output import as_json, echo, example, print_json, show_rows, url
+from wtb.domain.display import counted
 from wtb.domain.parity import ParityReport
 
 
@@ -25,7 +26,7 @@ from wtb.domain.parity import ParityReport
     "runners",
     multiple=True,
     metavar="NAME",
-    help="Compare this runner; repeatable. [default: threads, processes, and ray if it is installed]",
+    help="Compare this runner; repeatable. Default: threads, processes, and ray if it is installed.",
 )
 @click.option("--ray-address", metavar="ADDRESS", help="Use this Ray cluster: `auto` or HOST:PORT.")
 @url

@@ -28,17 +28,19 @@ _NOTHING = "It runs no workflow until you name one: wtb serve agent.py"
 
 @click.command()
 @click.argument("workflows", nargs=-1, metavar="[REF…]")
-@click.option("--host", help="The address to listen on. [default: server.host of the settings, else 127.0.0.1]")
+@click.option(
+    "--host", metavar="ADDRESS", help="The address to listen on. Default: server.host in wtb.toml, else 127.0.0.1."
+)
 @click.option(
     "--port",
     type=click.IntRange(0, 65_535),
-    help="The port; 0 takes a free one. [default: server.port of the settings, else 8383]",
+    help="The port; 0 takes a free one. Default: server.port in wtb.toml, else 8383.",
 )
 @click.option(
     "--langgraph",
     "has_langgraph",
     is_flag=True,
-    help="Let LangGraph's SDKs and chat front ends connect, at /langgraph. [default: server.langgraph of the settings]",
+    help="Let LangGraph's SDKs and chat front ends connect, at /langgraph. Default: server.langgraph in wtb.toml.",
 )
 @click.option("--open", "is_opening", is_flag=True, help="Open the browser, signed in.")
 @click.option("--link", "is_linking", is_flag=True, help="Print a new link for the running server of this folder.")

@@ -18,7 +18,6 @@ from wtb.cli.commands.files import rows_for_people, rows_for_programs
 from wtb.cli.commands.runs import advice, outcome
 from wtb.cli.output import (
     as_json,
-    counted,
     duration,
     echo,
     echo_facts,
@@ -37,6 +36,7 @@ from wtb.cli.views.live import usage
 from wtb.cli.views.replay import show_replay
 from wtb.cli.views.scores import score_data, score_facts
 from wtb.domain.checkpoint import Checkpoint
+from wtb.domain.display import counted
 from wtb.domain.errors import InvalidInput
 from wtb.domain.events import Severity
 from wtb.domain.execution import Execution, ExecutionStatus

@@ -29,7 +29,7 @@ def token_group() -> None:
     help="viewer reads; operator also changes runs and batches; admin also deletes, prunes, and keeps tokens and "
     "webhooks.",
 )
-@click.option("--expires", metavar="TIME", help="How long it is valid, such as 12h, 30d or 8w. [default: no end]")
+@click.option("--expires", metavar="TIME", help="How long it is valid, such as 12h, 30d or 8w. Default: no end.")
 @url
 @as_json
 @example("wtb token create ci --role operator --expires 30d", "TOKEN=$(wtb token create ci --role viewer)")

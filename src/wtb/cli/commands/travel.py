@@ -17,8 +17,9 @@ from wtb.bench import Bench
 from wtb.cli.commands.files import readable
 from wtb.cli.commands.runs import advice, drive, end, read_input, read_setting, read_variants, variant_option
 from wtb.cli.exit_codes import WORK_FAILED
-from wtb.cli.output import as_json, confirm, counted, echo, example, print_json, show, url
+from wtb.cli.output import as_json, confirm, echo, example, print_json, show, url
 from wtb.cli.views.half_done import call_row, half_done, listed, place_of, ways_on
+from wtb.domain.display import counted
 from wtb.domain.errors import DamagedData, InvalidInput
 from wtb.domain.execution import ExecutionStatus
 from wtb.domain.ids import ExecutionId

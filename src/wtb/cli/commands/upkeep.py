@@ -15,7 +15,8 @@ from wtb.application.upkeep.integrity import IntegrityReport
 from wtb.application.upkeep.retention import RunPruning, Watch
 from wtb.application.upkeep.workspace_collection import CollectedFolder
 from wtb.bench import Bench
-from wtb.cli.output import Terminal, as_json, counted, duration, example, print_table, show, size, url
+from wtb.cli.output import Terminal, as_json, duration, example, print_table, show, size, url
+from wtb.domain.display import counted
 from wtb.domain.errors import DamagedData, UnknownFormat
 from wtb.domain.integrity import Fault, FaultKind
 from wtb.domain.ports.upkeep import Swept

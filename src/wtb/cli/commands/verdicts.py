@@ -12,9 +12,10 @@ from wtb.application.batches.baselines import known_combination
 from wtb.application.queries.batch_data import verdict_data
 from wtb.batch_results import BatchResult, compare_results
 from wtb.bench import Bench
-from wtb.cli.output import as_json, counted, echo, example, print_with_texts, show, show_rows, url
-from wtb.cli.views.batch_tables import interval, number
+from wtb.cli.output import as_json, echo, example, print_with_texts, show, show_rows, url
+from wtb.cli.views.batch_tables import interval, signed
 from wtb.domain.batch import Baseline
+from wtb.domain.display import counted
 from wtb.domain.errors import BatchNotFound, InvalidInput
 from wtb.domain.evaluation import FAILED, Errors
 from wtb.domain.workflow import BASELINE
@@ -81,7 +82,7 @@ def compare(
     only: dict[str, dict[str, list[str]]] = {}
     with Bench(url) as bench:
         if after is None:
-            result = _side(bench, name)
+            result = _batch_or_baseline(bench, name)
             found = result.compare(*metrics, errors=errors, max_errors=max_errors)
             against, notes = result.baseline, result.notes
         else:
@@ -123,19 +124,19 @@ def _across(
 ) -> tuple[tuple[Verdict, ...], str, dict[str, dict[str, list[str]]], list[str]]:
     """Compare two batches; return the verdicts, the name of the old side, what only one side has, and notes."""
     (first, one), (second, other) = split(name), split(after)
-    old, new = _side(bench, first), _side(bench, second)
+    old, new = _batch_or_baseline(bench, first), _batch_or_baseline(bench, second)
     pairs = []
     if one is not None or other is not None:
         pairs = [(known_combination(old.batch, one or other), known_combination(new.batch, other or one))]
     found = compare_results(old, new, metrics, pairs=pairs, errors=errors, max_errors=max_errors)
-    only = {"cases_only_in": _alone(first, old.cases, second, new.cases)}
+    only = {"cases_only_in": _only_in_one(first, old.cases, second, new.cases)}
     if pairs:
         return found, f"{first}:{pairs[0][0]}", only, new.notes
-    only["combinations_only_in"] = _alone(first, old.combinations, second, new.combinations)
+    only["combinations_only_in"] = _only_in_one(first, old.combinations, second, new.combinations)
     return found, f"the same combination in {first}", only, new.notes
 
 
-def _side(bench: Bench, name: str) -> BatchResult:
+def _batch_or_baseline(bench: Bench, name: str) -> BatchResult:
     """Return a batch; if there is none of this name, baseline NAME may be meant, written as baseline/NAME."""
     try:
         return bench.get_batch(name)
@@ -146,7 +147,7 @@ def _side(bench: Bench, name: str) -> BatchResult:
         return bench.get_baseline(baseline)
 
 
-def _alone(first: str, theirs: Sequence[str], second: str, ours: Sequence[str]) -> dict[str, list[str]]:
+def _only_in_one(first: str, theirs: Sequence[str], second: str, ours: Sequence[str]) -> dict[str, list[str]]:
     sides = ((first, theirs, set(ours)), (second, ours, set(theirs)))
     return {batch: [name for name in own if name not in others] for batch, own, others in sides if set(own) - others}
 
@@ -184,11 +185,6 @@ def _for_people(verdict: Verdict, *, named: bool) -> dict[str, Any]:
         "needed": str(needed) if needed is not None and verdict.finding.value == "no evidence" else "",
         "why": verdict.reason,
     }
-
-
-def signed(value: float | None) -> str:
-    """Return a difference with its sign."""
-    return f"+{number(value)}" if value is not None and value > 0 else number(value)
 
 
 @click.group()

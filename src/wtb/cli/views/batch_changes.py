@@ -10,7 +10,8 @@ from typing import Any
 from wtb.application.batches.forecast import ExternalTool, Forecast
 from wtb.application.batches.planner import SETUP
 from wtb.batch_results import BatchResult
-from wtb.cli.output import counted, echo
+from wtb.cli.output import echo
+from wtb.domain.display import counted
 from wtb.domain.printable import printable
 
 _FEW = 5

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from wtb.application.queries.batch_data import MatrixRow
 from wtb.batch_results import BatchResult
-from wtb.cli.output import counted, echo
+from wtb.cli.output import echo
 from wtb.cli.views.batch_changes import print_changes, print_noticed
 from wtb.cli.views.batch_status import print_runner_hint
 from wtb.cli.views.batch_tables import (
@@ -21,6 +21,7 @@ from wtb.cli.views.batch_tables import (
     print_spent,
     print_tags,
 )
+from wtb.domain.display import counted
 
 
 def print_overview(result: BatchResult, rows: Sequence[MatrixRow]) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 from wtb.application.queries.batch_data import BatchStatusView
 from wtb.application.queries.limits import LimitView
 from wtb.batch_results import BatchResult, JobResult
-from wtb.cli.output import counted, echo, print_table
+from wtb.cli.output import echo, print_table
 from wtb.cli.views.batch_tables import spending
+from wtb.domain.display import counted
 
 
 def print_status(found: BatchStatusView) -> None:

@@ -14,20 +14,10 @@ from rich.text import Text
 from wtb.application.evaluation_engine import error_of
 from wtb.application.queries.batch_data import MatrixRow
 from wtb.batch_results import BatchResult, JobResult, error_line, failed_jobs, unscored_jobs
-from wtb.cli.output import (
-    Terminal,
-    counted,
-    cut,
-    dollars,
-    duration,
-    echo,
-    print_table,
-    print_with_texts,
-    shown,
-)
+from wtb.cli.output import Terminal, cut, dollars, duration, echo, print_table, print_with_texts, shown
 from wtb.cli.views.run_ids import short_ids
 from wtb.domain.batch import JobStatus
-from wtb.domain.display import figure
+from wtb.domain.display import counted, figure_or_dash
 from wtb.domain.evaluation import Metric
 from wtb.domain.printable import printable
 from wtb.domain.spending import Spent
@@ -45,14 +35,14 @@ _FEW = 5
 """How many failures are listed."""
 
 
-def number(value: float | None) -> str:
-    """Return a figure for people, with few digits."""
-    return "–" if value is None else figure(value)
-
-
 def interval(found: Interval | None) -> str:
     """Return an interval as text; empty if there is none."""
-    return "" if found is None else f"[{number(found.low)}, {number(found.high)}]"
+    return "" if found is None else f"[{figure_or_dash(found.low)}, {figure_or_dash(found.high)}]"
+
+
+def signed(value: float | None) -> str:
+    """Return a difference with its sign; a dash for None."""
+    return f"+{figure_or_dash(value)}" if value is not None and value > 0 else figure_or_dash(value)
 
 
 def best_first(result: BatchResult) -> list[MatrixRow]:
@@ -121,7 +111,7 @@ def _matrix(metrics: Sequence[Metric], rows: Sequence[MatrixRow], between: str =
 
 def _cell(row: MatrixRow, metric: str, between: str) -> Text:
     summary = row.summaries[metric]
-    text = Text(number(summary.mean))
+    text = Text(figure_or_dash(summary.mean))
     if metric in row.verdicts:
         mark, style = _MARKS[row.verdicts[metric].finding.value]
         text.append(f" {mark}", style=style)
@@ -273,7 +263,9 @@ def print_tags(result: BatchResult) -> None:
     shown = dict.fromkeys((result.baseline, *best[: _FEW + 1]))
     echo(f"Means of {result.primary} by tag (exploratory: no test stands behind these):")
     names = {tag: f"{tag} ({counted(len(tags[tag]), 'case')})" for tag in few}
-    print_table([{"combination": name, **{names[tag]: number(means[tag][name]) for tag in few}} for name in shown])
+    print_table(
+        [{"combination": name, **{names[tag]: figure_or_dash(means[tag][name]) for tag in few}} for name in shown]
+    )
     left = {"tag": len(tags) - len(few), "combination": len(best) - len(shown)}
     more = " and ".join(counted(number, f"more {noun}") for noun, number in left.items() if number > 0)
     if more:
@@ -327,4 +319,4 @@ def _score(job: JobResult, metric: str) -> str:
     score = job.scores.get(metric)
     if score is None and job.status == JobStatus.COMPLETED:
         return "–"  # not scored yet
-    return "error" if score is None or error_of(score) else number(float(score))
+    return "error" if score is None or error_of(score) else figure_or_dash(float(score))

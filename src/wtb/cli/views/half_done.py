@@ -77,10 +77,10 @@ def place_of(checkpoint: Checkpoint) -> str:
 
 def listed(heading: str, calls: Sequence[ToolCall]) -> list[str]:
     """Return calls as lines under a heading; an empty list if there are none."""
-    return [f"{heading}:", *(f"  {said(call)}" for call in calls)] if calls else []
+    return [f"{heading}:", *(f"  {call_text(call)}" for call in calls)] if calls else []
 
 
-def said(call: ToolCall) -> str:
+def call_text(call: ToolCall) -> str:
     """Return a call as Python would write it."""
     return f"{call.tool}({', '.join(f'{name}={_short(value)}' for name, value in call.arguments.items())})"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wtb.application.queries.views import RunView
-from wtb.cli.views.batch_tables import number
+from wtb.domain.display import figure_or_dash
 from wtb.domain.run_scores import RunScore
 
 
@@ -39,7 +39,7 @@ def score_text(score: RunScore) -> str:
     """Return a score for people; `failed` if the evaluator failed."""
     if score.score is None:
         return "failed"
-    return str(score.score).lower() if isinstance(score.score, bool) else number(score.score)
+    return str(score.score).lower() if isinstance(score.score, bool) else figure_or_dash(score.score)
 
 
 def _score(score: RunScore, view: RunView) -> str:

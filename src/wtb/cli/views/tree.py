@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from rich.text import Text
 from rich.tree import Tree
 
-from wtb.cli.output import Terminal, counted, moment
+from wtb.cli.output import Terminal, moment
 from wtb.domain.checkpoint import Kind, Trigger
+from wtb.domain.display import counted
 from wtb.domain.execution import Branch
 from wtb.domain.printable import printable
 from wtb.domain.tree import HistoryTree, TreeLine, TreeStep

@@ -17,7 +17,7 @@ from itertools import combinations
 
 import numpy as np
 
-from wtb.domain.display import Display, Displayed, DisplayTable, plural, signed_figure
+from wtb.domain.display import Display, Displayed, DisplayTable, counted, signed_figure
 from wtb.domain.errors import InvalidInput
 from wtb.domain.evaluation import Errors, Metric, ScoreTable, mean_of
 from wtb.domain.statistics.comparisons import ALPHA, SEED
@@ -113,7 +113,7 @@ class VariantEffects(Displayed):
         rows = [_row(each) for each in (*self.ranked, *(each for each in self.interactions if each.is_shown))]
         headings = ("variant", "effect", "difference", "95 % interval", "p", "cases")
         left_out = len(self.ranked) + len(self.interactions) - len(rows)
-        lines = (f"{plural(left_out, 'interaction')} of two variants not shown to be there",) if left_out else ()
+        lines = (f"{counted(left_out, 'interaction')} of two variants not shown to be there",) if left_out else ()
         return Display(title=self.sentence(), tables=(DisplayTable.of(headings, rows),), lines=lines)
 
     def of(self, node: str) -> tuple[VariantEffect, ...]:

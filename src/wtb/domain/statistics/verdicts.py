@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from wtb.domain.display import Display, Displayed, DisplayTable, plural, signed_figure
+from wtb.domain.display import Display, Displayed, DisplayTable, counted, signed_figure
 from wtb.domain.errors import InvalidInput
 from wtb.domain.evaluation import Errors, ScoreTable
 from wtb.domain.statistics.comparisons import ALPHA, SEED, Comparison, NeededCases
@@ -38,7 +38,7 @@ class Family:
     comparisons: int
 
     def __str__(self) -> str:
-        count = f"{self.comparisons:,} comparison{'' if self.comparisons == 1 else 's'}"
+        count = counted(self.comparisons, "comparison")
         return f"{count} on {self.metrics[0] if len(self.metrics) == 1 else f'{len(self.metrics)} metrics'}"
 
 
@@ -76,7 +76,7 @@ class Verdicts(tuple[Verdict, ...], Displayed):
             for each in self
         ]
         headings = ("combination", "metric", "finding", "difference", "95 % interval", "p", "why")
-        return Display(title=plural(len(self), "comparison"), tables=(DisplayTable.of(headings, rows),))
+        return Display(title=counted(len(self), "comparison"), tables=(DisplayTable.of(headings, rows),))
 
 
 def _range(interval: Interval | None) -> str | None:
@@ -148,20 +148,22 @@ def _finding(
     if reason:
         return Finding.NO_EVIDENCE, reason
     count = comparison.decided_by_failures
-    decided = f"{_cases(count)} {'is' if count == 1 else 'are'} decided by failed runs" if count else ""
+    decided = f"{counted(count, 'case')} {'is' if count == 1 else 'are'} decided by failed runs" if count else ""
     if comparison.interval is not None and _contradicts(comparison.interval, comparison):
         return Finding.NO_EVIDENCE, f"{decided}, and the other cases say the opposite"
     if comparison.leaning < 0:
         return Finding.WORSE, decided
     if failed:
-        return Finding.NO_EVIDENCE, f"it failed on {_cases(failed)} where the baseline did not"
+        return Finding.NO_EVIDENCE, f"it failed on {counted(failed, 'case')} where the baseline did not"
     return Finding.BETTER, decided
 
 
 def _no_evidence(comparison: Comparison, adjusted_p: float, alpha: float, family: Family) -> str:
     """Return why the test gives no evidence; an empty text if it does."""
     differing = comparison.wins + comparison.losses
-    too_few = f"only {_cases(differing)} {'differs' if differing == 1 else 'differ'}: too few to rule out chance"
+    too_few = (
+        f"only {counted(differing, 'case')} {'differs' if differing == 1 else 'differ'}: too few to rule out chance"
+    )
     reasons = {
         "no case has a score on both sides": not comparison.pairs,
         "the scores are too large to calculate with": _is_beyond_floats(comparison),
@@ -182,10 +184,6 @@ def _contradicts(interval: Interval, comparison: Comparison) -> bool:
     """Whether the whole interval is on the side that the test rejects."""
     sign = comparison.leaning * comparison.metric.direction.sign
     return interval.high < 0 if sign > 0 else interval.low > 0
-
-
-def _cases(count: int) -> str:
-    return f"{count:,} case{'' if count == 1 else 's'}"
 
 
 def _p(value: float) -> str:

@@ -12,7 +12,7 @@ from wtb.domain.access import Caller, Role, SignIn, SignInKind, Token
 from wtb.domain.errors import TokenNotFound
 from wtb.infrastructure.sql.database import Transaction
 from wtb.infrastructure.sql.mapping import mapping
-from wtb.infrastructure.timestamps import from_us, to_us
+from wtb.infrastructure.timestamps import from_us, from_us_or_none, to_us, to_us_or_none
 
 _TOKEN = "name, role, digest, created_by, created_at_us, expires_at_us, revoked_at_us"
 _TOKENS = f"SELECT {_TOKEN} FROM wtb_tokens"
@@ -32,7 +32,7 @@ class SqlTokenRepository:
         self._transaction = transaction
 
     def save(self, token: Token) -> None:
-        times = (to_us(token.created_at), _us(token.expires_at), _us(token.revoked_at))
+        times = (to_us(token.created_at), to_us_or_none(token.expires_at), to_us_or_none(token.revoked_at))
         self._transaction.run(_SAVE, (token.name, token.role.value, token.digest, token.created_by, *times))
 
     def get(self, name: str) -> Token:
@@ -73,14 +73,6 @@ class SqlSignInRepository:
         self._transaction.run("DELETE FROM wtb_sign_ins WHERE expires_at_us <= ?", (to_us(now),))
 
 
-def _us(at: datetime | None) -> int | None:
-    return None if at is None else to_us(at)
-
-
-def _at(us: int | None) -> datetime | None:
-    return None if us is None else from_us(us)
-
-
 @mapping("token")
 def _token(row: Any) -> Token:
     return Token(
@@ -89,8 +81,8 @@ def _token(row: Any) -> Token:
         digest=bytes(row[2]),
         created_by=row[3],
         created_at=from_us(row[4]),
-        expires_at=_at(row[5]),
-        revoked_at=_at(row[6]),
+        expires_at=from_us_or_none(row[5]),
+        revoked_at=from_us_or_none(row[6]),
     )
 
 

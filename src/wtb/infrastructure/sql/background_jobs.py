@@ -6,14 +6,13 @@ The rows carry no seal: a run replaces most of a row, and damage to it passes wi
 from __future__ import annotations
 
 import json
-from datetime import datetime
 from typing import Any
 
 from wtb.domain.background import BackgroundJob
 from wtb.infrastructure.json_text import json_text
 from wtb.infrastructure.sql.database import Transaction
 from wtb.infrastructure.sql.mapping import mapping
-from wtb.infrastructure.timestamps import from_us, to_us
+from wtb.infrastructure.timestamps import from_us, from_us_or_none, to_us, to_us_or_none
 
 _COLUMNS = (
     "name, registered_at_us, owner, token, expires_at_us, requested_by, last_started_at_us, last_ended_at_us, "
@@ -39,22 +38,14 @@ class SqlBackgroundJobRepository:
         return None if row is None else _job(row)
 
     def save(self, job: BackgroundJob) -> None:
-        last = (_us(job.last_started_at), _us(job.last_ended_at), job.last_error)
+        last = (to_us_or_none(job.last_started_at), to_us_or_none(job.last_ended_at), job.last_error)
         texts = (json_text(dict(job.figures), "figures"), json_text(dict(job.notes), "notes"))
-        lease = (job.owner, job.token, _us(job.expires_at), job.requested_by)
+        lease = (job.owner, job.token, to_us_or_none(job.expires_at), job.requested_by)
         self._transaction.run(_SAVE, (job.name, to_us(job.registered_at), *lease, *last, *texts))
 
     def list_jobs(self) -> tuple[BackgroundJob, ...]:
         found = map(_job, self._transaction.rows(_ALL))
         return tuple(sorted(found, key=lambda job: job.name))  # databases sort texts in different ways
-
-
-def _us(at: datetime | None) -> int | None:
-    return None if at is None else to_us(at)
-
-
-def _at(us: int | None) -> datetime | None:
-    return None if us is None else from_us(us)
 
 
 @mapping("background job")
@@ -64,10 +55,10 @@ def _job(row: Any) -> BackgroundJob:
         registered_at=from_us(row[1]),
         owner=row[2],
         token=int(row[3]),
-        expires_at=_at(row[4]),
+        expires_at=from_us_or_none(row[4]),
         requested_by=row[5],
-        last_started_at=_at(row[6]),
-        last_ended_at=_at(row[7]),
+        last_started_at=from_us_or_none(row[6]),
+        last_ended_at=from_us_or_none(row[7]),
         last_error=row[8],
         figures=json.loads(row[9]),
         notes=json.loads(row[10]),

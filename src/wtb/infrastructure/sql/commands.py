@@ -11,7 +11,7 @@ from wtb.domain.commands import AcceptedRequest, Command, CommandKind, CommandSt
 from wtb.domain.errors import AlreadyExists, CommandNotFound, Conflict
 from wtb.infrastructure.sql.database import Transaction
 from wtb.infrastructure.sql.mapping import mapping
-from wtb.infrastructure.timestamps import from_us, to_us
+from wtb.infrastructure.timestamps import from_us, from_us_or_none, to_us, to_us_or_none
 
 _FACTS = "id, kind, subject, arguments, created_by, created_at_us"
 _PROGRESS = "status, owner, expires_at_us, started_at_us, ended_at_us, attempts, losses, result, error"
@@ -106,9 +106,9 @@ def _progress(command: Command) -> tuple[Any, ...]:
     return (
         command.status.value,
         command.owner,
-        _us(command.expires_at),
-        _us(command.started_at),
-        _us(command.ended_at),
+        to_us_or_none(command.expires_at),
+        to_us_or_none(command.started_at),
+        to_us_or_none(command.ended_at),
         command.attempts,
         command.losses,
         None if command.result is None else _json(command.result),
@@ -118,14 +118,6 @@ def _progress(command: Command) -> tuple[Any, ...]:
 
 def _json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
-
-
-def _us(at: datetime | None) -> int | None:
-    return None if at is None else to_us(at)
-
-
-def _at(us: int | None) -> datetime | None:
-    return None if us is None else from_us(us)
 
 
 @mapping("command")
@@ -139,9 +131,9 @@ def _command(row: Any) -> Command:
         created_at=from_us(row[5]),
         status=CommandStatus(row[6]),
         owner=row[7],
-        expires_at=_at(row[8]),
-        started_at=_at(row[9]),
-        ended_at=_at(row[10]),
+        expires_at=from_us_or_none(row[8]),
+        started_at=from_us_or_none(row[9]),
+        ended_at=from_us_or_none(row[10]),
         attempts=int(row[11]),
         losses=int(row[12]),
         result=None if row[13] is None else json.loads(row[13]),

@@ -15,7 +15,7 @@ from wtb.domain.limit_slots import LimitSlot
 from wtb.domain.limits import BreakerState, LimitState
 from wtb.infrastructure.sql.database import Transaction
 from wtb.infrastructure.sql.mapping import mapping
-from wtb.infrastructure.timestamps import from_us, to_us
+from wtb.infrastructure.timestamps import from_us, from_us_or_none, to_us, to_us_or_none
 
 _STATE = "scope, name, width, successes, failures, breaker, until_us, narrowed_at_us, told_width"
 _SAVE = (
@@ -46,7 +46,7 @@ class SqlLimitRepository:
 
     def save(self, state: LimitState) -> None:
         counts = (state.width, state.successes, state.failures, state.breaker.value)
-        times = (_us(state.until), _us(state.narrowed_at))
+        times = (to_us_or_none(state.until), to_us_or_none(state.narrowed_at))
         self._transaction.run(_SAVE, (state.scope, state.name, *counts, *times, state.told_width))
 
     def list_limits(self, scope: str) -> tuple[LimitState, ...]:
@@ -73,14 +73,6 @@ class SqlLimitRepository:
         self._transaction.run("DELETE FROM wtb_limits WHERE scope = ?", (scope,))
 
 
-def _us(at: datetime | None) -> int | None:
-    return None if at is None else to_us(at)
-
-
-def _at(us: int | None) -> datetime | None:
-    return None if us is None else from_us(us)
-
-
 def _find_state(row: Any) -> LimitState | None:
     """Return the state in a row; None if it is damaged."""
     try:
@@ -98,8 +90,8 @@ def _state(row: Any) -> LimitState:
         successes=int(row[3]),
         failures=int(row[4]),
         breaker=BreakerState(row[5]),
-        until=_at(row[6]),
-        narrowed_at=_at(row[7]),
+        until=from_us_or_none(row[6]),
+        narrowed_at=from_us_or_none(row[7]),
         told_width=int(row[8]),
     )
 

@@ -11,7 +11,7 @@ from wtb.domain.event_catalogue import EventType
 from wtb.domain.webhooks import Delivery, DeliveryStatus, Webhook, WebhookId
 from wtb.infrastructure.sql.database import Transaction
 from wtb.infrastructure.sql.mapping import mapping
-from wtb.infrastructure.timestamps import from_us, to_us
+from wtb.infrastructure.timestamps import from_us, from_us_or_none, to_us, to_us_or_none
 
 _WEBHOOK = "id, url, secret, types, cursor, created_by, created_at_us"
 _DELIVERY = "webhook_id, position, type, status, attempts, next_at_us, error, created_at_us, ended_at_us"
@@ -72,8 +72,9 @@ class SqlDeliveryRepository:
 
     def add(self, *deliveries: Delivery) -> None:
         for each in deliveries:
-            what = (each.webhook_id, each.position, each.type, each.status.value, each.attempts, _us(each.next_at))
-            self._transaction.run(_ADD_DELIVERY, (*what, each.error, to_us(each.created_at), _us(each.ended_at)))
+            what = (each.webhook_id, each.position, each.type, each.status.value, each.attempts)
+            times = (to_us(each.created_at), to_us_or_none(each.ended_at))
+            self._transaction.run(_ADD_DELIVERY, (*what, to_us_or_none(each.next_at), each.error, *times))
 
     def get(self, webhook_id: WebhookId, position: int) -> Delivery:
         statement = f"SELECT {_DELIVERY} FROM wtb_deliveries WHERE webhook_id = ? AND position = ?"
@@ -83,7 +84,7 @@ class SqlDeliveryRepository:
         return _delivery(row)
 
     def save(self, delivery: Delivery) -> bool:
-        times = (_us(delivery.next_at), delivery.error, _us(delivery.ended_at))
+        times = (to_us_or_none(delivery.next_at), delivery.error, to_us_or_none(delivery.ended_at))
         key = (delivery.webhook_id, delivery.position)
         return self._transaction.change(_SAVE_DELIVERY, (delivery.status.value, delivery.attempts, *times, *key)) > 0
 
@@ -112,14 +113,6 @@ class SqlDeliveryRepository:
         return self._transaction.change(statement, (status.value, to_us(ended_before)))
 
 
-def _us(at: datetime | None) -> int | None:
-    return None if at is None else to_us(at)
-
-
-def _at(us: int | None) -> datetime | None:
-    return None if us is None else from_us(us)
-
-
 @mapping("webhook")
 def _webhook(row: Any) -> Webhook:
     return Webhook(
@@ -141,8 +134,8 @@ def _delivery(row: Any) -> Delivery:
         type=row[2],
         status=DeliveryStatus(row[3]),
         attempts=int(row[4]),
-        next_at=_at(row[5]),
+        next_at=from_us_or_none(row[5]),
         error=row[6],
         created_at=from_us(row[7]),
-        ended_at=_at(row[8]),
+        ended_at=from_us_or_none(row[8]),
     )
