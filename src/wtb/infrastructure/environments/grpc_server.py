@@ -18,7 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from wtb.domain.environment import EnvironmentConfig
+from wtb.domain.environment import LAST_PORT, EnvironmentConfig
 from wtb.domain.errors import EnvironmentAway, InvalidInput, WTBError
 from wtb.infrastructure.environments.grpc_messages import OPTIONS, SERVICE, check_grpc, is_local, packed, unpacked
 from wtb.infrastructure.environments.grpc_token import TOKEN_RULE, is_token, token_checks
@@ -28,7 +28,6 @@ from wtb.infrastructure.environments.subprocess import SubprocessEnvironment
 from wtb.infrastructure.runners.channel import Channel
 
 Message = Mapping[str, Any]
-_LAST_PORT = 65_535
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +43,9 @@ class ServerOptions:
     def check(self) -> None:
         """Raise InvalidInput if other machines could use the server without a token, or read the token."""
         host, _, port = self.listen.rpartition(":")
-        if not host or not port.isdecimal() or int(port) > _LAST_PORT:
+        if not host or not port.isdecimal() or int(port) > LAST_PORT:
             raise InvalidInput(
-                f"{self.listen!r} is no address to listen on: write HOST:PORT with a port from 0 to {_LAST_PORT}, such "
+                f"{self.listen!r} is no address to listen on: write HOST:PORT with a port from 0 to {LAST_PORT}, such "
                 "as 127.0.0.1:7878"
             )
         if self.token is not None and not is_token(self.token):
