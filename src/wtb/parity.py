@@ -36,7 +36,10 @@ def check_parity(bench: Bench, test: BatchTest, *, sample: int, runners: Sequenc
         raise InvalidInput(f"the sample needs at least one case, not {sample}")
     name = test.name or test.flow.name
     sampled = replace(test, cases=_sampled(read_cases(test.cases), sample, test.seed), fresh=True)
-    results = {each: _run(bench, sampled, f"{name} on {each}", each) for each in dict.fromkeys(runners)}
+    tests = {each: _on(sampled, f"{name} on {each}", each) for each in dict.fromkeys(runners)}
+    for each in tests.values():  # before the first one calls external tools
+        bench.services.batches.check(each.plan())
+    results = {runner: bench.batch(each) for runner, each in tests.items()}
     return ParityReport(
         batches={runner: result.batch.name for runner, result in results.items()},
         jobs=max(len(result.results) for result in results.values()),
@@ -51,9 +54,8 @@ def _sampled(cases: Sequence[Case], sample: int, seed: int) -> list[Case]:
     return [cases[number] for number in chosen]
 
 
-def _run(bench: Bench, test: BatchTest, name: str, runner: str) -> BatchResult:
-    address = test.ray_address if runner == "ray" else None
-    return bench.batch(replace(test, name=name, runner=runner, ray_address=address))
+def _on(test: BatchTest, name: str, runner: str) -> BatchTest:
+    return replace(test, name=name, runner=runner, ray_address=test.ray_address if runner == "ray" else None)
 
 
 def job_facts(result: BatchResult) -> dict[JobKey, JobFacts]:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from wtb.infrastructure.sql.unit_of_work import SqlStorage
 
 DATABASE_FILE = "wtb.db"
+_OWN_FOLDERS = frozenset({"objects", "workspaces", "indexes", "environments", "outside"})
+"""What WTB keeps in its folder beside a database, also if the database is a Postgres."""
 _ADDRESSES = "use memory://, sqlite:///path or postgresql://user@host/database"
 
 
@@ -129,7 +131,7 @@ def _sqlite(settings: Settings, path: Path) -> SqliteDatabase:
 def _check_own(folder: Path) -> None:
     """Refuse a folder that holds other things, such as a home or /tmp: WTB would lock out everybody else."""
     names = {entry.name for entry in folder.iterdir()}
-    if names and DATABASE_FILE not in names:
+    if DATABASE_FILE not in names and not names <= _OWN_FOLDERS:
         raise InvalidInput(f"{folder} holds other files and is open to others; name a folder for wtb alone")
 
 

@@ -213,6 +213,38 @@ def test_a_batch_is_cancelled_from_another_process(shell: Shell) -> None:
     assert "nothing to cancel" in shell.wtb("batch", "cancel", "qa", code=2).stderr
 
 
+LAST = """
+import time
+from pathlib import Path
+
+import wtb
+
+flow = wtb.Workflow("last")
+
+
+@flow.node(start=True)
+def only(state):
+    while not Path("go").exists():
+        time.sleep(0.01)
+    return {}
+
+
+batch = wtb.BatchTest(flow, cases=[{"id": "a", "input": {}}], evaluators=["steps"])
+"""
+
+
+def test_a_batch_that_is_cancelled_when_no_job_is_left_to_start_has_not_failed(shell: Shell) -> None:
+    (shell.folder / "last.py").write_text(LAST)
+    process = shell.start("batch", "run", "last.py", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    while not shell.json("batch", "ls"):
+        assert process.poll() is None
+    shell.wtb("batch", "cancel", "last")
+    read_until("Cancelled by another process", process)
+    (shell.folder / "go").touch()
+    out, _ = process.communicate(timeout=60)
+    assert (process.returncode, "left to run" in out) == (0, False)
+
+
 def test_failed_jobs_exit_with_3_and_are_named_and_retried(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     (shell.folder / "broken").touch()
     done = shell.wtb("batch", "run", "batch.py", code=3)

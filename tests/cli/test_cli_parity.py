@@ -58,3 +58,13 @@ def test_one_runner_cannot_be_compared(shell: Shell) -> None:
     (shell.folder / "greeter.py").write_text(BATCH.replace("PLACE", "'here'"))
     failed = shell.wtb("parity", "greeter.py", "--runner", "threads", code=2)
     assert "name at least two" in failed.stderr
+
+
+def test_runners_that_cannot_run_the_batch_are_refused_before_the_first_one_runs_it(shell: Shell) -> None:
+    text = BATCH.replace("PLACE", "'here'")
+    (shell.folder / "greeter.py").write_text(text.replace("    (ctx", '    open("ran", "w").close()\n    (ctx', 1))
+    unknown = shell.wtb("parity", "greeter.py", "--runner", "threads", "--runner", "horses", code=2)
+    assert "there is no runner 'horses'" in unknown.stderr
+    unshared = shell.wtb("parity", "greeter.py", *RUNNERS, "--url", "memory://", code=2)
+    assert "memory:// is not one" in unshared.stderr
+    assert not (shell.folder / "ran").exists()

@@ -83,6 +83,9 @@ many = replace(batch_of(*(f"many{number}" for number in range(30))), workers=2)
 """
 
 
+pytestmark = pytest.mark.usefixtures("no_registered_classes")
+
+
 @pytest.fixture
 def shell(empty_folder: Path) -> Iterator[Shell]:
     yield Shell(empty_folder, mails=MAILS)
@@ -169,6 +172,7 @@ def test_a_batch_whose_driver_is_killed_again_and_again_loses_no_job_and_repeats
         wait_until(partial(_are_stuck, shell, 2 * kills), "the batch does not go on")
         driver.kill()
         driver.wait()
+        wait_until(lambda: not any(map(is_running, workers_of(shell))), "the workers outlive their driver")
         left = shell.json("batch", "status", "mails")
         assert (left["status"], left["lost_driver"]["worker"]) == ("paused", str(driver.pid))
     most.write_text(" " * 100_000)
@@ -176,6 +180,10 @@ def test_a_batch_whose_driver_is_killed_again_and_again_loses_no_job_and_repeats
     assert shell.json("batch", "status", "mails")["jobs"]["completed"] == 30
     words = Counter(" ".join(words[1:]) for words in noted(shell.folder) if words[1] != "stuck")
     assert words == Counter({f"{word} many{number}": 1 for number in range(30) for word in ("prepare", "sent")})
+
+
+def workers_of(shell: Shell) -> set[int]:
+    return {int(words[0]) for words in noted(shell.folder)}
 
 
 def _are_stuck(shell: Shell, times: int) -> bool:

@@ -18,10 +18,12 @@ from typing import Any
 
 import grpc
 import pytest
+from click.testing import CliRunner
 
 import wtb
 from tests.integration import environment_nodes as nodes
 from wtb.bench import Bench
+from wtb.cli.commands.environment_server import environment_server
 from wtb.domain.environment import EnvironmentConfig
 from wtb.domain.errors import EnvironmentFailed, InvalidInput
 from wtb.domain.workflow import RetryPolicy
@@ -159,11 +161,32 @@ def test_a_connection_can_be_encrypted(tmp_path: Path) -> None:
         ({"listen": "0.0.0.0:1"}, "can be reached from other machines"),
         ({"listen": "0.0.0.0:1", "token": "t"}, "give a token and a TLS certificate"),
         ({"certificate": Path("cert.pem")}, "TLS needs both a certificate and its key"),
+        ({"listen": "127.0.0.1:70000"}, "is no address to listen on: write HOST:PORT"),
+        ({"listen": "7878"}, "is no address to listen on: write HOST:PORT"),
+        ({"token": "two\nlines"}, "the token cannot be sent: it may only have printable ASCII"),
     ],
 )
 def test_a_server_that_others_could_misuse_does_not_start(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         ServerOptions(**options).check()
+
+
+def test_a_token_that_cannot_be_sent_is_refused_by_the_client_too(tmp_path: Path) -> None:
+    config = EnvironmentConfig(kind="grpc", address="127.0.0.1:1", token=wtb.Secret("schlüssel"))
+    with pytest.raises(EnvironmentFailed, match=r"the token for 127\.0\.0\.1:1 cannot be sent: it may only have"):
+        GrpcEnvironment(config, tmp_path)
+
+
+def test_a_file_that_is_no_certificate_is_named(tmp_path: Path) -> None:
+    (tmp_path / "cert.pem").write_text("not a certificate")
+    with pytest.raises(InvalidInput, match=r"cert\.pem are no certificate and its key, in PEM"):
+        EnvironmentServer(ServerOptions(certificate=tmp_path / "cert.pem", key=tmp_path / "cert.pem"))
+
+
+def test_a_token_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "token").write_bytes(b"\xff\xfe\x00")
+    found = CliRunner().invoke(environment_server, ["--token-file", str(tmp_path / "token")])
+    assert isinstance(found.exception, InvalidInput)
 
 
 def test_a_server_keeps_a_bounded_number_of_environments(tmp_path: Path) -> None:

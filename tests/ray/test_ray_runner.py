@@ -265,6 +265,15 @@ def test_a_cluster_of_ray_start_is_reached_under_the_local_address(started_by_ra
     assert done.stdout == "1.0\n", done.stderr
 
 
+ENDED = f"{JOIN}\nimport os, signal\n\nsys.stdout.flush()\nos.kill(os.getpid(), signal.SIGTERM)\n"
+
+
+def test_a_process_that_is_told_to_end_prints_no_stack_of_ray(ray_cluster: str, empty_folder: Path) -> None:
+    command = [sys.executable, "-c", ENDED, ray_cluster]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (-signal.SIGTERM, "")
+
+
 def test_a_store_in_memory_is_refused(shell: Shell) -> None:
     with wtb.Bench("memory://") as bench, pytest.raises(wtb.InvalidInput, match="memory:// is not one"):
         bench.batch(load_batch("mails.py:waiting"))

@@ -101,6 +101,14 @@ def test_a_folder_of_ours_that_was_opened_to_others_is_closed_again() -> None:
         assert mode(Path(".wtb")) == "0o700"
 
 
+def test_a_folder_that_served_a_postgres_before_is_used_and_made_private() -> None:
+    for name in ("objects", "workspaces", "indexes", "environments", "outside"):
+        Path("data", name).mkdir(parents=True)
+    Path("data").chmod(0o755)
+    with bootstrap(Settings(folder=Path("data"))):
+        assert mode(Path("data")) == "0o700"
+
+
 def test_an_empty_folder_that_exists_is_made_private() -> None:
     Path("data").mkdir(mode=0o755)
     with bootstrap(Settings(folder=Path("data"))):

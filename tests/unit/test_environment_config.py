@@ -58,6 +58,12 @@ def test_a_server_without_an_address_is_refused() -> None:
         flow_with(EnvironmentConfig(kind="grpc")).definition().validate()
 
 
+@pytest.mark.parametrize("address", ["host", "host:", ":7878", "host:seven", "host:70000", "host:0", 7878])
+def test_the_address_of_a_server_has_a_host_and_a_port(address: Any) -> None:
+    with pytest.raises(InvalidWorkflow, match="is a host and a port, such as 'host:7878', not "):
+        flow_with(EnvironmentConfig(kind="grpc", address=address)).definition().validate()
+
+
 @pytest.mark.parametrize(("kind", "address"), [("subprocess", None), ("grpc", "host:7878"), ("ray", None)])
 def test_memory_may_be_given_as_a_resource(kind: str, address: str | None) -> None:
     config = EnvironmentConfig(kind=kind, address=address, resources=wtb.Resources(memory_gb=4))

@@ -22,10 +22,14 @@ def test_resources_may_be_an_object_or_a_dictionary_and_have_the_documented_defa
     [
         ({"num_cpus": -1}, "num_cpus must be a finite number from 0, not -1"),
         ({"num_gpus": "two"}, "num_gpus must be a finite number from 0, not 'two'"),
+        ({"num_gpus": 1.5}, "num_gpus above 1 must be a whole number for Ray, not 1.5"),
         ({"memory_gb": 0}, "memory_gb must be a finite number above 0, or None for no limit, not 0"),
         ({"memory_gb": math.inf}, "memory_gb must be a finite number above 0, or None for no limit, not inf"),
         ({"num_cpus": math.nan}, "num_cpus must be a finite number from 0, not nan"),
         ({"custom": {"tpu": True}}, "tpu must be a finite number from 0, not True"),
+        ({"custom": ["tpu"]}, "custom maps names to amounts, such as {'tpu': 1}, not \\['tpu'\\]"),
+        ({"custom": {"GPU": 1}}, "write num_gpus instead of 'GPU' in custom"),
+        ({"custom": {"": 1}}, "a custom resource cannot be called ''"),
         ({"tpu": 1}, "there is no tpu; there are num_cpus, num_gpus, memory_gb, custom"),
     ],
 )

@@ -12,6 +12,7 @@ from wtb.domain.job_limits import GB, Resources
 from wtb.domain.secrets import Secret
 
 IN_PROCESS = "in_process"
+LAST_PORT = 65_535
 
 _PLACE = frozenset({"python", "packages", "variables", "working_folder", "timeout_s", "memory_gb", "resources"})
 HONOURED: Mapping[str, frozenset[str]] = {
@@ -111,6 +112,8 @@ class EnvironmentConfig:
                 yield f"{name} must be positive and finite, not {value!r}"
         if self.kind == "grpc" and self.address is None:
             yield "environment 'grpc' needs the address of a wtb environment-server: address='host:7878'"
+        elif self.kind == "grpc" and not _has_port(self.address):
+            yield f"the address of a server is a host and a port, such as 'host:7878', not {self.address!r}"
         yield from _variable_faults(self.variables)
         yield from self._resource_faults()
         honoured = HONOURED.get(self.kind)
@@ -158,6 +161,11 @@ class EnvironmentConfig:
             known = ", ".join(each.name for each in fields(cls))
             raise InvalidInput(f"an environment has no option {', '.join(sorted(unknown))}; it has {known}")
         return cls(**data)
+
+
+def _has_port(address: object) -> bool:
+    host, _, port = address.rpartition(":") if isinstance(address, str) else ("", "", "")
+    return bool(host) and port.isdecimal() and 0 < int(port) <= LAST_PORT
 
 
 def _other_kind(option: str) -> str:

@@ -11,6 +11,9 @@ from wtb.domain.amounts import is_amount, is_positive
 from wtb.domain.errors import InvalidInput
 
 GB = 1_000_000_000
+_INSTEAD: Mapping[object, str] = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory_gb"}
+"""Ray's names of resources that have an option of their own."""
+
 JOB_TIMEOUT_S = 3_600.0
 """How many seconds a job may take if nobody says otherwise."""
 
@@ -34,13 +37,26 @@ class Resources:
 
     def __post_init__(self) -> None:
         """Refuse amounts that make no sense."""
+        self._check_custom()
         for name, amount in {"num_cpus": self.num_cpus, "num_gpus": self.num_gpus, **self.custom}.items():
             if not is_amount(amount):
                 raise InvalidInput(f"resources: {name} must be a finite number from 0, not {amount!r}")
+        if self.num_gpus > 1 and self.num_gpus % 1:
+            raise InvalidInput(f"resources: num_gpus above 1 must be a whole number for Ray, not {self.num_gpus!r}")
         if self.memory_gb is not None and not is_positive(self.memory_gb):
             raise InvalidInput(
                 f"resources: memory_gb must be a finite number above 0, or None for no limit, not {self.memory_gb!r}"
             )
+
+    def _check_custom(self) -> None:
+        custom: object = self.custom
+        if not isinstance(custom, Mapping):
+            raise InvalidInput(f"resources: custom maps names to amounts, such as {{'tpu': 1}}, not {custom!r}")
+        for name in custom:
+            if name in _INSTEAD:
+                raise InvalidInput(f"resources: write {_INSTEAD[name]} instead of {name!r} in custom")
+            if not isinstance(name, str) or not name:
+                raise InvalidInput(f"resources: a custom resource cannot be called {name!r}")
 
     @classmethod
     def of(cls, given: Resources | Mapping[str, Any] | None) -> Resources:

@@ -57,6 +57,11 @@ class BatchTestRunner:
         self._changing: frozenset[str] = frozenset()
         """Values that were seen to change during runs in this process."""
 
+    def check(self, plan: BatchPlan) -> None:
+        """Raise InvalidInput if the workers of a plan could not open this store."""
+        if plan.code is not None:
+            check_for_workers(plan, self._services)
+
     def run(
         self,
         plan: BatchPlan,

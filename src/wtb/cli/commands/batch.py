@@ -359,7 +359,7 @@ def _run(bench: Bench, test: BatchTest, only: Sequence[str], *, remeasure: bool 
     ran = {label(parse_label(each)) for each in only} | {result.baseline} if only else set(result.combinations)
     failed = [*failed_jobs(result), *(job for jobs in unscored_jobs(result).values() for job in jobs)]
     failed += [job for job in result.results if job.not_taken_back]
-    if used_up or progress.is_cancelled or any(job.combination in ran for job in failed):
+    if used_up or (progress.is_cancelled and is_stopped) or any(job.combination in ran for job in failed):
         sys.exit(WORK_FAILED)
 
 

@@ -16,6 +16,10 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 TOKEN_VARIABLE = "WTB_ENVIRONMENT_TOKEN"
 
 
+def _read(file: Path) -> str:
+    return file.read_text(errors="replace").strip()  # the server refuses what is no text
+
+
 @click.command("environment-server")
 @click.option(
     "--listen", default="127.0.0.1:7878", show_default=True, metavar="HOST:PORT", help="The address to listen on."
@@ -41,7 +45,7 @@ def environment_server(
     from wtb.infrastructure.environments.grpc_server import EnvironmentServer, ServerOptions
 
     look_in(Path.cwd())
-    token = os.environ.get(TOKEN_VARIABLE) if token_file is None else token_file.read_text().strip()
+    token = os.environ.get(TOKEN_VARIABLE) if token_file is None else _read(token_file)
     if token == "":
         raise InvalidInput("the token is empty; write a long random text into its file")
     options = ServerOptions(listen=listen, token=token, certificate=tls_certificate, key=tls_key, most=most)

@@ -20,6 +20,7 @@ from wtb.infrastructure.environments.grpc_messages import (
     packed,
     unpacked,
 )
+from wtb.infrastructure.environments.grpc_token import TOKEN_RULE, is_token
 from wtb.infrastructure.environments.remote import RemoteEnvironment
 from wtb.infrastructure.environments.remote_link import OpenStream
 from wtb.infrastructure.environments.subprocess import remote_config_data
@@ -129,6 +130,8 @@ class _GrpcStream:
 
 def _metadata(config: EnvironmentConfig) -> tuple[tuple[str, str], ...]:
     token = os.environ.get(TOKEN_VARIABLE) if config.token is None else config.token.reveal()
+    if token is not None and not is_token(token):
+        raise EnvironmentFailed(f"the token for {config.address} cannot be sent: {TOKEN_RULE}")
     return () if token is None else (("authorization", f"Bearer {token}"),)
 
 

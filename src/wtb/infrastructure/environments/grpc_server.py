@@ -7,6 +7,7 @@ attempts that were under way, and creates new environments.
 from __future__ import annotations
 
 import shutil
+import ssl
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,10 +18,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from wtb.domain.environment import EnvironmentConfig
+from wtb.domain.environment import LAST_PORT, EnvironmentConfig
 from wtb.domain.errors import EnvironmentAway, InvalidInput, WTBError
 from wtb.infrastructure.environments.grpc_messages import OPTIONS, SERVICE, check_grpc, is_local, packed, unpacked
-from wtb.infrastructure.environments.grpc_token import token_checks
+from wtb.infrastructure.environments.grpc_token import TOKEN_RULE, is_token, token_checks
 from wtb.infrastructure.environments.scratch_folder import ScratchFolder
 from wtb.infrastructure.environments.server_link import ServerLink
 from wtb.infrastructure.environments.subprocess import SubprocessEnvironment
@@ -41,6 +42,14 @@ class ServerOptions:
 
     def check(self) -> None:
         """Raise InvalidInput if other machines could use the server without a token, or read the token."""
+        host, _, port = self.listen.rpartition(":")
+        if not host or not port.isdecimal() or int(port) > LAST_PORT:
+            raise InvalidInput(
+                f"{self.listen!r} is no address to listen on: write HOST:PORT with a port from 0 to {LAST_PORT}, such "
+                "as 127.0.0.1:7878"
+            )
+        if self.token is not None and not is_token(self.token):
+            raise InvalidInput(f"the token cannot be sent: {TOKEN_RULE}")
         if (self.certificate is None) != (self.key is None):
             raise InvalidInput("TLS needs both a certificate and its key; give --tls-certificate and --tls-key")
         is_open = not is_local(self.listen)
@@ -153,7 +162,12 @@ class EnvironmentServer:
         if certificate is None or key is None:
             return int(server.add_insecure_port(self._options.listen))
         try:
+            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key, password=lambda: "")
             pair = (key.read_bytes(), certificate.read_bytes())
+        except ssl.SSLError as error:  # gRPC would say that it cannot bind to the address
+            raise InvalidInput(
+                f"{certificate} and {key} are no certificate and its key, in PEM and without a password"
+            ) from error
         except OSError as error:
             raise InvalidInput(f"the certificate or its key cannot be read: {error}") from error
         return int(server.add_secure_port(self._options.listen, grpc.ssl_server_credentials([pair])))

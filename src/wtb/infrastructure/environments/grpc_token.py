@@ -11,6 +11,14 @@ _OPEN = f"/{SERVICE}/Health"
 """The call that needs no token."""
 
 
+TOKEN_RULE = "it may only have printable ASCII characters, and no spaces"
+
+
+def is_token(text: str) -> bool:
+    """Whether a text can travel as a token: in a header, where a line break or an umlaut cannot stand."""
+    return text.isascii() and text.isprintable() and " " not in text
+
+
 def token_checks(token: str | None) -> tuple[Any, ...]:
     """Return the interceptors of a server: one that refuses calls without its token, or none if it has no token."""
     if token is None:

@@ -26,6 +26,7 @@ _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # else Ray warns about its next release
     "RAY_SCHEDULER_EVENTS": "0",  # else Ray prints tips about the cluster between the lines of `--json`
+    "RAY_DISABLE_FAILURE_SIGNAL_HANDLER": "1",  # else Ray prints addresses of the machine code at a SIGTERM
 }
 
 
