@@ -18,7 +18,14 @@ from wtb.application.server.served_workflows import ServedWorkflows, absolute, i
 from wtb.bench import Bench
 from wtb.bootstrap import bootstrap
 from wtb.domain.commands import Command, CommandKind
-from wtb.domain.errors import InvalidInput, VersionMismatch, WorkerFailed, WorkflowNotFound, WorkflowNotServed
+from wtb.domain.errors import (
+    InvalidInput,
+    TooManyRequests,
+    VersionMismatch,
+    WorkerFailed,
+    WorkflowNotFound,
+    WorkflowNotServed,
+)
 from wtb.domain.execution import ExecutionStatus
 from wtb.domain.ids import ExecutionId
 from wtb.domain.secrets import Masker
@@ -322,6 +329,29 @@ def test_a_file_that_never_ends_its_import_is_tried_rarely_and_stops_nobody_else
     now[0] += 300
     served.list_served()
     assert asked[4:] == [["good:flow"]]
+
+
+def test_while_workflows_are_loaded_for_the_first_time_only_so_many_requests_wait(
+    workers: Workers, empty_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served_workflows, "_MOST_WAITING", 1)
+    begun, gate = threading.Event(), threading.Event()
+
+    def describe(wanted: Sequence[str]) -> list[dict[str, Any]]:
+        begun.set()
+        gate.wait(20)
+        return [{"reference": each, "source": each, "name": each} for each in wanted]
+
+    queries = workers.bench.services.queries
+    served = ServedWorkflows(["slow:flow"], folder=empty_folder, recorded=False, queries=queries, describe=describe)
+    loading = threading.Thread(target=served.list_served)
+    loading.start()
+    begun.wait(20)
+    with pytest.raises(TooManyRequests):
+        served.find("slow:flow")
+    gate.set()
+    loading.join()
+    assert served.find("slow:flow").reference == "slow:flow"
 
 
 def test_a_workflow_that_writes_into_the_connection_of_its_worker_is_an_error_like_any_other(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from wtb.api.command_answers import command_answer
 from wtb.api.models.run_changes import ChangedRun
 from wtb.api.problems import response_of
+from wtb.application.server import dispatch
 from wtb.application.server.command_errors import error_data, error_from
 from wtb.application.server.commands import Commands
 from wtb.application.server.dispatch import CommandWorker, Dispatcher
@@ -23,6 +24,7 @@ from wtb.domain.errors import (
     InvalidInput,
     InvalidWorkflow,
     ServerStopping,
+    TooManyRequests,
     WorkerFailed,
     WorkflowNotServed,
 )
@@ -319,6 +321,28 @@ def test_a_dispatcher_that_closes_waits_for_no_answer(commands: Commands) -> Non
     assert waited == [True]
     with pytest.raises(ServerStopping):
         dispatcher.ask({})
+
+
+def test_only_so_many_questions_are_answered_at_a_time(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "_MOST_QUESTIONS", 1)
+    begun, gate = threading.Event(), threading.Event()
+
+    class Asked(Worker):
+        def ask(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
+            begun.set()
+            gate.wait(20)
+            return question
+
+    dispatcher = Dispatcher(commands, lambda: Asked(commands, [], gate), workers=1, find_reference=lambda _: None)
+    asking = threading.Thread(target=dispatcher.ask, args=({},))
+    asking.start()
+    begun.wait(10)
+    with pytest.raises(TooManyRequests, match="try again in 2 s"):
+        dispatcher.ask({})
+    gate.set()
+    asking.join()
+    assert dispatcher.ask({"again": 1}) == {"again": 1}
+    dispatcher.close()
 
 
 def test_answers_hold_only_texts_that_utf_8_can_hold() -> None:
