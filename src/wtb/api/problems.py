@@ -102,8 +102,8 @@ async def send_problem(error: WTBError, scope: Scope, receive: Receive, send: Se
 
 
 async def send_refusal(status: HTTPStatus, detail: str, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer a request that was not even read to its end."""
-    await _send(_response(_of_status(status, detail)), scope, receive, send)
+    """Answer a request that was not even read to its end, and close its connection."""
+    await _send(_response(_of_status(status, detail), {"Connection": "close"}), scope, receive, send)
 
 
 def answers(*kinds: type[WTBError]) -> dict[int | str, dict[str, Any]]:
