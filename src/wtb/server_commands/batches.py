@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -112,16 +114,22 @@ def _test(ctx: CommandContext, given: Mapping[str, Any]) -> BatchTest:
     return BatchTest(
         ctx.flow(),
         name=given.get("name"),
-        cases=[_case(ctx, number, case) for number, case in enumerate(given["cases"])],
+        cases=[_case(ctx, case) for case in given["cases"]],
         evaluators=[_evaluator(each) for each in given.get("evaluators", ())],
         **options,
     )
 
 
-def _case(ctx: CommandContext, number: int, case: Mapping[str, Any]) -> dict[str, Any]:
-    place = f"case {case.get('id', number)}"
-    read = {name: ctx.json.read(case[name], place=f"{place}.{name}") for name in ("input", "expected") if name in case}
-    return {**case, **read}
+def _case(ctx: CommandContext, case: Mapping[str, Any]) -> dict[str, Any]:
+    id = case.get("id") or _id_of(case["input"])
+    given = [name for name in ("input", "expected") if name in case]
+    read = {name: ctx.json.read(case[name], place=f"case {id}.{name}") for name in given}
+    return {**case, "id": id, **read}
+
+
+def _id_of(input: Mapping[str, Any]) -> str:
+    """Return the id of a case that came without one. It follows from the input, so that later batches compare it."""
+    return hashlib.sha256(json.dumps(input, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def _evaluator(given: Any) -> Any:

@@ -74,13 +74,17 @@ class CommandRepositoryContract(StoryFixtures):
         rest = _do(storage, "list_commands", before=(first[-1].created_at, first[-1].id), limit=3)
         assert [command.id for command in rest] == ["a"]
 
-    def test_commands_are_found_by_status_and_subject(self, storage: Storage) -> None:
+    def test_commands_are_found_by_status_kind_and_subject(self, storage: Storage) -> None:
         for id, subject in (("a", "run"), ("b", "other"), ("c", None)):
             _do(storage, "add", replace(_COMMAND, id=id, subject=subject))
         other = _do(storage, "get", "b")
         _do(storage, "save", other.taken("me", _NOON), other)
         running = _do(storage, "list_commands", statuses=[CommandStatus.RUNNING], limit=9)
         assert [command.id for command in running] == ["b"]
+        assert _do(storage, "list_commands", kinds=[CommandKind.RUN_FORK], limit=9) == ()
+        kinds = [CommandKind.RUN_FORK, CommandKind.RUN_START]
+        started = _do(storage, "list_commands", kinds=kinds, subject="run", limit=9)
+        assert [command.id for command in started] == ["a"]
         either = _do(storage, "list_commands", statuses=list(CommandStatus), subject="run", limit=9)
         assert [command.id for command in either] == ["a"]
 

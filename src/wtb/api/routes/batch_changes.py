@@ -39,7 +39,6 @@ from wtb.domain.errors import (
 router = APIRouter(prefix="/api/v1")
 
 _MAY_FAIL = (BatchNotFound, InvalidInput, IdempotencyMismatch, WorkerFailed, WorkflowNotServed, WorkflowNotFound)
-_MOST_COMMANDS = 20
 
 
 def _accepted(model: type[AnswerModel]) -> dict[int | str, dict[str, Any]]:
@@ -137,9 +136,9 @@ async def _again(
 
 
 def _last_request(call: CommandCall, name: str) -> dict[str, Any] | None:
-    """Return the inline request that last ran a batch of this name on any server of this store, if it is kept."""
-    for command in call.server.commands.list_commands(subject=name, limit=_MOST_COMMANDS):
-        if command.kind is CommandKind.BATCH_START and "cases" in command.arguments:
+    """Return the request that last ran a batch of this name on any server of this store, if it is kept and inline."""
+    for command in call.server.commands.list_commands(kinds=(CommandKind.BATCH_START,), subject=name, limit=1):
+        if "cases" in command.arguments:
             return {key: value for key, value in command.arguments.items() if key != "retry"}
     return None
 

@@ -120,13 +120,16 @@ class Commands:
         self,
         *,
         statuses: Collection[CommandStatus] = (),
+        kinds: Collection[CommandKind] = (),
         subject: str | None = None,
         before: tuple[datetime, str] | None = None,
         limit: int = 100,
     ) -> tuple[Command, ...]:
         """Return commands, newest first."""
         with self._storage.unit_of_work(readonly=True) as uow:
-            return uow.commands.list_commands(statuses=statuses, subject=subject, before=before, limit=limit)
+            return uow.commands.list_commands(
+                statuses=statuses, kinds=kinds, subject=subject, before=before, limit=limit
+            )
 
     def when_ended(self, command_id: str, call: Callable[[], object]) -> Callable[[], None]:
         """Let a function be called when this server sees a command end; return what takes that back."""

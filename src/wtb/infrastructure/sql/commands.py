@@ -55,15 +55,17 @@ class SqlCommandRepository:
         self,
         *,
         statuses: Collection[CommandStatus] = (),
+        kinds: Collection[CommandKind] = (),
         subject: str | None = None,
         before: tuple[datetime, str] | None = None,
         limit: int,
     ) -> tuple[Command, ...]:
         wanted = ["1 = 1"]
         values: list[Any] = []
-        if statuses:
-            wanted.append(f"status IN ({', '.join('?' * len(statuses))})")
-            values += [status.value for status in statuses]
+        for column, names in (("status", statuses), ("kind", kinds)):
+            if names:
+                wanted.append(f"{column} IN ({', '.join('?' * len(names))})")
+                values += [name.value for name in names]
         if subject is not None:
             wanted.append("subject = ?")
             values.append(subject)
