@@ -114,6 +114,18 @@ def test_a_paused_batch_can_be_cancelled_and_deleted(bench: wtb.Bench) -> None:
     assert bench.list_batches() == ()
 
 
+def test_a_cancelled_batch_is_deleted_only_when_its_process_has_finished_its_jobs(bench: wtb.Bench) -> None:
+    result = left_running(bench, ELSEWHERE)
+    bench.cancel_batch("greeting")
+    with pytest.raises(wtb.InvalidInput, match="still finishes the jobs that it had begun"):
+        bench.delete_batch("greeting")
+    with bench.services.storage.unit_of_work() as uow:
+        uow.batches.note_driver(result.id, BatchDriver(owner=GONE, seen_at=uow.now()))
+        uow.commit()
+    bench.delete_batch("greeting")
+    assert bench.list_batches() == ()
+
+
 def test_an_outage_that_ends_a_batch_pauses_it_even_if_the_database_is_back_at_once(bench: wtb.Bench) -> None:
     def lose(_: Any) -> None:
         raise DatabaseAway("the database is away")

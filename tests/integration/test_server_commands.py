@@ -73,6 +73,26 @@ graph = builder.compile()
 """
 
 
+_BATCH = """
+from contextlib import suppress
+
+import wtb
+from wtb.bench import Bench
+from wtb.bootstrap import bootstrap
+from wtb.settings import Settings
+
+flow = wtb.Workflow("dear")
+
+@flow.node(start=True)
+def answer(state, ctx):
+    ctx.usage(model="m", input_tokens=10)
+    if state["cancels"]:
+        with suppress(wtb.InvalidInput), Bench._over(bootstrap(Settings(folder={folder!r}))) as other:
+            other.cancel_batch("dear")
+    return {{"answer": 1}}
+"""
+
+
 class Workers:
     """Carries out commands in this process, as worker after worker would."""
 
@@ -195,6 +215,25 @@ def test_a_fork_and_a_name_are_made_once(workers: Workers) -> None:
         named = workers.carry_out(CommandKind.RUN_CHECKPOINT, "r", workers.flow, attempts, name="end")
         assert named["checkpoint"]["name"] == "end"
     assert len(workers.bench.list_runs()) == 2
+
+
+@pytest.mark.parametrize("why", ["cancelled", "budget"])
+def test_a_batch_that_stops_by_itself_is_not_run_again_by_the_server(
+    workers: Workers, empty_folder: Path, sqlite_folder: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    monkeypatch.setattr("wtb.application.batches.attempt._CANCELLED_S", 0.0)
+    monkeypatch.setattr("wtb.application.batches.attempt._LOOK_S", 0.001)
+    file = f"dear_{empty_folder.parent.name.replace('-', '_')}_{why}.py"
+    (empty_folder / file).write_text(_BATCH.format(folder=str(sqlite_folder)))
+    cases = [{"id": str(number), "input": {"cancels": why == "cancelled"}} for number in range(9)]
+    options = {"workers": 1, "share": False, **({"budget": {"tokens": 20}} if why == "budget" else {})}
+    given = {"name": "dear", "cases": cases, "evaluators": ["latency_s"], "options": options}
+    ended = workers.carry_out(CommandKind.BATCH_START, "dear", file, **given)
+    assert ended["batch"]["status"] == "cancelled"
+    assert ended["batch"]["left"] > 0
+    assert "stopped_by_server" not in ended
+    again = workers.carry_out(CommandKind.BATCH_START, "dear", file, attempts=2, **given)  # its worker was killed
+    assert again["batch"] == ended["batch"]
 
 
 def test_a_message_of_a_graph_is_edited_by_its_id(workers: Workers, empty_folder: Path) -> None:
