@@ -227,7 +227,7 @@ def test_a_batch_that_stops_by_itself_is_not_run_again_by_the_server(
     (empty_folder / file).write_text(_BATCH.format(folder=str(sqlite_folder)))
     cases = [{"id": str(number), "input": {"cancels": why == "cancelled"}} for number in range(9)]
     options = {"workers": 1, "share": False, **({"budget": {"tokens": 20}} if why == "budget" else {})}
-    given = {"name": "dear", "cases": cases, "evaluators": ["latency_s"], "options": options}
+    given: dict[str, Any] = {"name": "dear", "cases": cases, "evaluators": ["latency_s"], "options": options}
     ended = workers.carry_out(CommandKind.BATCH_START, "dear", file, **given)
     assert ended["batch"]["status"] == "cancelled"
     assert ended["batch"]["left"] > 0
