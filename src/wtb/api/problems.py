@@ -202,6 +202,8 @@ def _fault(found: Mapping[str, Any]) -> str:
         return f"body: this is no JSON: {found['ctx']['error']} (character {place[-1]})"
     if place == ("body",) and found["type"] in ("missing", "model_attributes_type", "dict_type"):
         return "body: send a JSON object, with the header Content-Type: application/json"
+    if found["type"] == "extra_forbidden":
+        message = "there is no such field"
     return f"{'.'.join(map(str, place))}: {message}"
 
 
