@@ -19,6 +19,9 @@ MOST_LOSSES = 3
 MOST_ATTEMPTS = 10
 """After so many attempts it fails, whoever ended: a command may take the whole server with it."""
 
+KEEP_ENDED = timedelta(days=7)
+"""How long a command that has ended is kept."""
+
 KEEP_REQUESTS = timedelta(hours=24)
 """For how long the same Idempotency-Key means the same request."""
 

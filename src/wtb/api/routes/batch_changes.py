@@ -25,6 +25,7 @@ from wtb.api.parts import Parts, ServerParts
 from wtb.api.problems import answers, problem_of
 from wtb.application.server.command_errors import error_from
 from wtb.application.server.served_batches import ServedBatch
+from wtb.domain.access import Caller
 from wtb.domain.commands import Command, CommandKind
 from wtb.domain.errors import (
     BatchNotFound,
@@ -71,12 +72,7 @@ def _batch_test(served: ServedBatch) -> BatchTestAnswer:
 )
 async def start_batch(call: Call, caller: Operator, body: BatchRequest, wait_s: Wait = 0) -> BatchChange:
     """Run a configured batch, or inline cases over a served workflow. Results of its last run are kept if they fit."""
-    name = body.batch or body.name or body.workflow or ""
-    kind = CommandKind.BATCH_START
-    command = await call.carry_out(
-        caller, kind, body.given(), lambda: _found(call, body.given()), subject=name, wait_s=wait_s
-    )
-    return _change(command)
+    return _change(await _asked(call, caller, CommandKind.BATCH_START, body, wait_s))
 
 
 @router.post(
@@ -88,12 +84,13 @@ async def start_batch(call: Call, caller: Operator, body: BatchRequest, wait_s: 
 )
 async def plan_batch(call: Call, caller: Operator, body: BatchRequest, wait_s: Wait = 30) -> PlanAnswer:
     """Count the jobs and node runs that would be kept, shared and executed. Nothing runs."""
-    name = body.batch or body.name or body.workflow or ""
-    kind = CommandKind.BATCH_PLAN
-    command = await call.carry_out(
-        caller, kind, body.given(), lambda: _found(call, body.given()), subject=name, wait_s=wait_s
-    )
+    command = await _asked(call, caller, CommandKind.BATCH_PLAN, body, wait_s)
     return PlanAnswer.model_validate({"command": accepted_answer(command), "plan": result_of(command).get("plan")})
+
+
+async def _asked(call: CommandCall, caller: Caller, kind: CommandKind, body: BatchRequest, wait_s: float) -> Command:
+    name, given = body.batch or body.name or body.workflow or "", body.given()
+    return await call.carry_out(caller, kind, given, lambda: _found(call, given), subject=name, wait_s=wait_s)
 
 
 @router.post(
@@ -121,7 +118,7 @@ async def retry_batch(parts: Parts, call: Call, caller: Operator, batch: BatchNa
 
 
 async def _again(
-    parts: ServerParts, call: CommandCall, caller: Operator, batch: str, *, retry: bool, wait_s: float
+    parts: ServerParts, call: CommandCall, caller: Caller, batch: str, *, retry: bool, wait_s: float
 ) -> BatchChange:
     name = (await run_in_threadpool(parts.services.queries.batch_record, batch)).name
 

@@ -7,11 +7,11 @@ import json
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from wtb.application.server.command_errors import error_data
-from wtb.domain.commands import KEEP_REQUESTS, AcceptedRequest, Command, CommandKind, CommandStatus
+from wtb.domain.commands import KEEP_ENDED, KEEP_REQUESTS, AcceptedRequest, Command, CommandKind, CommandStatus
 from wtb.domain.errors import (
     AlreadyExists,
     CommandCancelled,
@@ -29,7 +29,6 @@ from wtb.domain.secrets import Masker
 LOOK_S = 1.0
 """How often a waiter looks for itself: another server may carry the command out."""
 
-_KEEP_ENDED = timedelta(days=7)
 _PAGE = 200
 """How many open commands a server reads at a time in search of one that it may take."""
 
@@ -257,7 +256,7 @@ class Commands:
         """Delete commands that ended a week ago, and keys that may be used again; return how many commands."""
         with self._storage.unit_of_work() as uow:
             now = self._clock.now()
-            count = uow.commands.delete_old(ended_before=now - _KEEP_ENDED, requests_before=now - KEEP_REQUESTS)
+            count = uow.commands.delete_old(ended_before=now - KEEP_ENDED, requests_before=now - KEEP_REQUESTS)
             uow.commit()
         return count
 
