@@ -31,6 +31,7 @@ from wtb.domain.ids import ExecutionId
 from wtb.domain.secrets import Masker
 from wtb.infrastructure.codecs.state_classes import StateClasses
 from wtb.infrastructure.runners.command_process import CommandProcess
+from wtb.server_bootstrap import command_server
 from wtb.server_commands import HANDLERS
 from wtb.server_commands.context import CommandContext
 from wtb.server_commands.workflows import answer
@@ -296,6 +297,18 @@ def test_only_what_is_served_or_recorded_in_the_folder_may_run(workers: Workers,
     elsewhere.mkdir()
     with pytest.raises(WorkflowNotServed):
         served(folder=elsewhere).for_run(execution, "redo")
+
+
+def test_a_configured_batch_waits_for_a_server_that_has_it(workers: Workers, empty_folder: Path) -> None:
+    accepted = workers.bench.services.commands.accept(
+        CommandKind.BATCH_START,
+        by="Ada",
+        subject="qa",
+        arguments={"batch": "qa", "reference": absolute("checks.py:batch", empty_folder)},
+    )
+    for references, may_take in ((["other.py"], None), (["other.py", "checks.py:batch"], accepted)):
+        server = command_server(workers.bench.services, references, recorded=False)
+        assert server.commands.find_next(server.dispatcher._may_take) == may_take
 
 
 def test_two_workflows_of_one_name_are_not_mixed_up(workers: Workers, empty_folder: Path) -> None:
