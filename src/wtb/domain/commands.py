@@ -184,13 +184,14 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptedRequest:
-    """A request that carried an Idempotency-Key: the same one later gets the same command."""
+    """A request that carried an Idempotency-Key: the same one later gets what the first one made."""
 
     caller: str
     key: str
     digest: bytes
     """Of everything that the request asks for."""
-    command_id: str
+    made_id: str
+    """The command, or the webhook, that it made."""
     created_at: datetime
 
     def is_forgotten(self, now: datetime) -> bool:

@@ -24,7 +24,7 @@ _COMMAND = Command(
     created_by="Ada",
     created_at=_NOON,
 )
-_REQUEST = AcceptedRequest(caller="Ada", key="k", digest=b"\x00\xff", command_id="one", created_at=_NOON)
+_REQUEST = AcceptedRequest(caller="Ada", key="k", digest=b"\x00\xff", made_id="one", created_at=_NOON)
 
 
 class CommandRepositoryContract(StoryFixtures):
@@ -138,7 +138,7 @@ class CommandRepositoryContract(StoryFixtures):
         _do(storage, "put_request", _REQUEST)
         assert _do(storage, "find_request", "Ada", "k") == _REQUEST
         assert _do(storage, "find_request", "Bob", "k") is None
-        later = replace(_REQUEST, digest=b"other", command_id="two", created_at=_NOON + _SECOND)
+        later = replace(_REQUEST, digest=b"other", made_id="two", created_at=_NOON + _SECOND)
         _do(storage, "put_request", later)
         assert _do(storage, "find_request", "Ada", "k") == later
 
@@ -148,7 +148,7 @@ class CommandRepositoryContract(StoryFixtures):
         def accept(name: str) -> None:
             with storage.unit_of_work() as uow:
                 if uow.commands.find_request("Ada", "k") is None:
-                    uow.commands.put_request(replace(_REQUEST, command_id=name))
+                    uow.commands.put_request(replace(_REQUEST, made_id=name))
                     uow.commands.add(replace(_COMMAND, id=name))
                     created.append(name)
                 uow.commit()

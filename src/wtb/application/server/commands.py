@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -11,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from wtb.application.server.command_errors import error_data
+from wtb.application.server.keyed_requests import digest_of_request, find_request
 from wtb.domain.commands import KEEP_ENDED, KEEP_REQUESTS, AcceptedRequest, Command, CommandKind, CommandStatus
 from wtb.domain.errors import (
     AlreadyExists,
@@ -18,8 +17,6 @@ from wtb.domain.errors import (
     CommandNotFound,
     Conflict,
     ExecutionNotFound,
-    IdempotencyMismatch,
-    InvalidInput,
     WorkerFailed,
 )
 from wtb.domain.ids import ExecutionId
@@ -31,8 +28,6 @@ LOOK_S = 1.0
 
 _PAGE = 200
 """How many open commands a server reads at a time in search of one that it may take."""
-
-_LONGEST_KEY = 200
 
 
 class Commands:
@@ -78,13 +73,13 @@ class Commands:
         )
         with self._storage.unit_of_work() as uow:
             if key is not None:
-                digest = _digest(kind, subject, arguments if asked is None else asked)
+                digest = digest_of_request(kind, subject, (arguments if asked is None else asked) or {})
                 known = self._known(uow, by, key, digest)
                 if known is not None:
                     return known
                 uow.commands.put_request(
                     AcceptedRequest(
-                        caller=by, key=key, digest=digest, command_id=command.id, created_at=command.created_at
+                        caller=by, key=key, digest=digest, made_id=command.id, created_at=command.created_at
                     )
                 )
             if is_new_run and subject is not None:
@@ -100,15 +95,11 @@ class Commands:
     ) -> Command | None:
         """Return the command of an earlier request with this key; raise IdempotencyMismatch if it asked for else."""
         with self._storage.unit_of_work(readonly=True) as uow:
-            return self._known(uow, by, key, _digest(kind, subject, asked))
+            return self._known(uow, by, key, digest_of_request(kind, subject, asked))
 
     def _known(self, uow: UnitOfWork, by: str, key: str, digest: bytes) -> Command | None:
-        _check_key(key)
-        known = uow.commands.find_request(by, key)
-        if known is None or known.is_forgotten(self._clock.now()):
-            return None
-        _check_same(known, digest)
-        return uow.commands.get(known.command_id)
+        known = find_request(uow, by, key, digest, self._clock.now())
+        return None if known is None else uow.commands.get(known.made_id)
 
     def get(self, command_id: str) -> Command:
         """Return a command; raise CommandNotFound."""
@@ -261,11 +252,6 @@ class Commands:
         return count
 
 
-def _digest(kind: CommandKind, subject: str | None, asked: Mapping[str, Any] | None) -> bytes:
-    text = json.dumps([kind.value, subject, asked or {}], sort_keys=True)
-    return hashlib.sha256(text.encode()).digest()
-
-
 def _check_free(uow: UnitOfWork, run_id: str) -> None:
     """Raise AlreadyExists if there is such a run, or if a command that has not ended will make one."""
     if not uow.commands.list_open_about(run_id):
@@ -274,18 +260,6 @@ def _check_free(uow: UnitOfWork, run_id: str) -> None:
         except ExecutionNotFound:
             return
     raise AlreadyExists(f"there is already a run {run_id!r}; give another id, or leave it out to get a new one")
-
-
-def _check_key(key: str) -> None:
-    if not key or len(key) > _LONGEST_KEY or not key.isprintable():
-        raise InvalidInput(f"an Idempotency-Key has 1 to {_LONGEST_KEY} printable characters")
-
-
-def _check_same(known: AcceptedRequest, digest: bytes) -> None:
-    if known.digest != digest:
-        raise IdempotencyMismatch(
-            f"the Idempotency-Key {known.key!r} was used for another request; use a new key for a new request"
-        )
 
 
 def _hopeless(command: Command, how: str | None = None) -> WorkerFailed:

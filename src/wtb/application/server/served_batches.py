@@ -8,7 +8,7 @@ from typing import Any
 
 from wtb.application.server.command_errors import error_from
 from wtb.domain.commands import Command
-from wtb.domain.errors import BatchNotFound, WorkflowNotServed
+from wtb.domain.errors import BatchNotFound, WorkflowNotServed, error_with
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,4 +57,5 @@ class ServedBatches:
         if broken is not None:
             raise error_from(broken)
         names = ", ".join(each.name for each in served if each.name) or "none"
-        raise BatchNotFound(name, f"the batches of this server, which has {names}")
+        advice = "name its file when you start the server, or in the setting server.batches"
+        raise error_with(BatchNotFound, f"this server can run no batch {name!r}; it has {names}; {advice}")

@@ -96,7 +96,7 @@ class SqlCommandRepository:
         return None if row is None else _request(row)
 
     def put_request(self, request: AcceptedRequest) -> None:
-        facts = (request.caller, request.key, request.digest, request.command_id, to_us(request.created_at))
+        facts = (request.caller, request.key, request.digest, request.made_id, to_us(request.created_at))
         self._transaction.run(_PUT_REQUEST, facts)
 
     def delete_old(self, *, ended_before: datetime, requests_before: datetime) -> int:
@@ -153,6 +153,4 @@ def _command(row: Any) -> Command:
 
 @mapping("request")
 def _request(row: Any) -> AcceptedRequest:
-    return AcceptedRequest(
-        caller=row[0], key=row[1], digest=bytes(row[2]), command_id=row[3], created_at=from_us(row[4])
-    )
+    return AcceptedRequest(caller=row[0], key=row[1], digest=bytes(row[2]), made_id=row[3], created_at=from_us(row[4]))
