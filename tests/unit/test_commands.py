@@ -24,6 +24,7 @@ from wtb.domain.errors import (
     InvalidInput,
     InvalidWorkflow,
     ServerStopping,
+    StorageUnavailable,
     TooManyRequests,
     WorkerFailed,
     WorkflowNotServed,
@@ -274,6 +275,29 @@ def test_the_dispatcher_outlives_errors_that_nobody_expected(commands: Commands)
     finally:
         dispatcher.close()
     assert (ended.status, faults) == (CommandStatus.COMPLETED, [])
+
+
+def test_an_outage_of_the_database_is_told_once_and_without_a_traceback(
+    commands: Commands, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch, "_LOOK_S", 0.01)
+    gate, outages = threading.Event(), [StorageUnavailable("the database is away")] * 3
+    gate.set()
+
+    def reference(command: Command) -> str | None:
+        if outages:
+            raise outages.pop()
+        return "agent.py:flow"
+
+    dispatcher = Dispatcher(commands, lambda: Worker(commands, [], gate), workers=1, find_reference=reference)
+    dispatcher.start()
+    try:
+        ended = commands.wait_for(commands.accept(_START, by="Ada").id, 20)
+    finally:
+        dispatcher.close()
+    assert (ended.status, outages) == (CommandStatus.COMPLETED, [])
+    told = [record for record in caplog.records if "the database is away" in record.message]
+    assert [(record.levelname, record.exc_info) for record in told] == [("WARNING", None)]
 
 
 def test_a_command_is_cancelled_while_it_waits_and_while_its_worker_hangs(commands: Commands) -> None:

@@ -249,7 +249,7 @@ class Dispatcher:
         self._spares.close()
 
     def _dispatch(self) -> None:
-        tidied_at = -_TIDY_S
+        tidied_at, told = -_TIDY_S, ""
         while not self._closed.is_set():
             self._wake.wait(_LOOK_S)
             self._wake.clear()
@@ -259,6 +259,12 @@ class Dispatcher:
                     self._commands.forget_old()
                 while not self._closed.is_set() and self._take_one():
                     pass
+                told = ""
+            except WTBError as error:
+                if str(error) != told:  # once, not every second
+                    _log.warning("commands wait for the database: %s", error)
+                told = str(error)
+                self._closed.wait(_LOOK_S)
             except Exception:  # noqa: BLE001  without this thread, no command would ever be carried out again
                 _log.exception("no command can be taken now; trying again")
                 self._closed.wait(_LOOK_S)
