@@ -262,7 +262,7 @@ class Dispatcher:
                 told = ""
             except WTBError as error:
                 if str(error) != told:  # once, not every second
-                    _log.warning("commands wait for the database: %s", error)
+                    _log.warning("commands wait: %s", error)
                 told = str(error)
                 self._closed.wait(_LOOK_S)
             except Exception:  # noqa: BLE001  without this thread, no command would ever be carried out again
