@@ -244,7 +244,7 @@ def bootstrap(
         replay=Replayer(parts.storage, parts.conditions, parts.codec, parts.engine_of),
         comparison=CheckpointComparison(parts.storage, parts.objects),
         batches=_batches(parts, controller, evaluation, scoring, cache),
-        batch_editor=BatchEditor(parts.storage, parts.clock, user=parts.user),
+        batch_editor=BatchEditor(parts.storage, parts.clock, parts.owners, user=parts.user),
         baselines=Baselines(parts.storage, parts.clock, parts.ids, user=parts.user),
         scoring=scoring,
         run_scoring=RunScoring(parts.storage, parts.clock, parts.ids, parts.codec, evaluation, user=parts.user),

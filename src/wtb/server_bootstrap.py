@@ -20,6 +20,7 @@ from wtb.application.server.webhooks import Webhooks
 from wtb.application.upkeep.abandoned_runs import AbandonedRuns
 from wtb.application.upkeep.light_check import LightCheck
 from wtb.bootstrap import Services
+from wtb.domain.commands import Command
 from wtb.domain.errors import InvalidInput
 from wtb.infrastructure.runners.command_process import CommandProcess
 from wtb.infrastructure.server_file import RunningServer, ServerFile
@@ -79,11 +80,16 @@ def command_server(services: Services, references: Sequence[str], *, recorded: b
         queries=services.queries,
         describe=lambda wanted: dispatcher.ask({"describe": list(wanted)})["workflows"],
     )
+
+    def find_reference(command: Command) -> str | None:
+        batches.check(command)
+        return served.for_command(command)
+
     dispatcher = Dispatcher(
         services.commands,
         lambda: CommandProcess(settings),
         workers=services.settings.server.workers,
-        find_reference=served.for_command,
+        find_reference=find_reference,
     )
     batches = ServedBatches(
         references=[absolute(each, Path.cwd()) for each in services.settings.server.batches],

@@ -113,6 +113,16 @@ def test_inline_cases_run_over_a_served_workflow_and_go_on(project: ServedProjec
     assert project.post("/batches/inline/resume").json()["batch"]["completed"] == 4
 
 
+def test_a_batch_goes_on_as_it_was_run_last_also_after_inline_cases_of_its_name(project: ServedProject) -> None:
+    cases = [{"input": {"question": question}} for question in ("x", "y")]  # without ids
+    inline = {"workflow": "answering", "name": "configured", "cases": cases, "evaluators": ["latency_s"]}
+    assert project.post("/batches", inline).json()["batch"]["completed"] == 4
+    kept = project.post("/batches/plan", {**inline, "cases": cases[1:]}).json()["plan"]
+    assert (kept["kept"], kept["run"]) == (2, 0)  # a case has the same id each time
+    assert project.post("/batches", {"batch": "configured"}).json()["batch"]["completed"] == 12
+    assert project.post("/batches/configured/resume").json()["batch"]["completed"] == 12
+
+
 def test_the_configured_batches_are_listed(project: ServedProject) -> None:
     (found,) = project.viewer.get("/api/v1/batch-tests").json()["items"]
     assert found == {"name": "configured", "workflow": "answering", "problem": None}
@@ -152,8 +162,8 @@ def test_a_batch_that_the_server_does_not_have_is_refused(project: ServedProject
     assert project.post("/batches", {"workflow": "answering", "batch": "configured"}).status_code == 422
     refused = project.viewer.post("/api/v1/batches", json={"batch": "configured"})
     assert refused.json()["code"] == "forbidden"
-    unknown = {"workflow": "answering", "cases": [{"input": {"question": "x"}}], "evaluators": ["nope"]}
-    assert project.post("/batches", unknown).json()["code"] == "invalid-input"
+    unknown = {"workflow": "answering", "cases": [{"id": "a", "input": {"question": "x"}}], "evaluators": ["nope"]}
+    assert "nope" in project.post("/batches", unknown).json()["detail"]
 
 
 def test_finished_runs_are_scored_by_name(project: ServedProject) -> None:

@@ -120,6 +120,23 @@ def test_what_is_no_http_is_a_problem(parts: ServerParts, request_bytes: bytes) 
         assert json.loads(body)["code"] == "bad-request"
 
 
+@pytest.mark.parametrize("line", [b"OPTIONS *", b"GET elsewhere", b"GET http:", b"GET ?"])
+def test_an_address_without_a_path_is_refused_as_any_other(parts: ServerParts, line: bytes) -> None:
+    with running(parts) as server, connected(server.url) as connection:
+        connection.sendall(line + b" HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+        head, _, body = rest(connection).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 401")
+        assert json.loads(body)["code"] == "unauthenticated"
+
+
+def test_one_connection_too_many_gets_a_problem(parts: ServerParts, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BoundedProtocol, "most_connections", 1)
+    with running(parts) as server, connected(server.url):
+        answer = httpx.get(f"{server.url}/healthz")
+        assert (answer.status_code, answer.json()["code"]) == (503, "service-unavailable")
+        assert answer.headers["connection"] == "close"
+
+
 def test_two_hosts_are_none(parts: ServerParts) -> None:
     with running(parts) as server, connected(server.url) as connection:
         connection.sendall(

@@ -76,12 +76,14 @@ def test_a_run_is_broken_edited_resumed_rolled_back_redone_and_forked(project: S
     assert redone.json()["run"]["status"] == "paused", redone.text
     assert project.world(run["id"]) == ["+", "-", "+"]
 
-    fork = {"target": 1, "update": {"set": [{"path": ["plan"], "value": "forked"}]}, "variants": {"plan": "short"}}
+    changes = [{"path": ["plan"], "value": "forked"}, {"path": ["topic"], "value": None}]
+    fork = {"target": 1, "update": {"set": changes}, "variants": {"plan": "short"}}
     forked = project.post(f"{path}/fork", fork)
     assert forked.status_code == 201, forked.text
     assert forked.json()["forked_from"]["run"] == run["id"]
     new = forked.json()["run"]["id"]
-    assert project.services.queries.state(new)[1]["plan"] == "forked"
+    state = project.services.queries.state(new)[1]
+    assert (state["plan"], state["topic"]) == ("forked", None)
     assert project.services.queries.execution(new).created_by == "the operator"
 
 
@@ -187,7 +189,7 @@ def test_whoever_does_not_wait_asks_for_the_command(project: ServedProject) -> N
     assert (ended["status"], ended["created_by"]) == ("completed", "the operator")
     assert ended["result"]["run"]["id"] == command["subject"]
     page = project.viewer.get("/api/v1/commands", params={"limit": 1}).json()
-    rest = project.viewer.get("/api/v1/commands", params={"limit": 1, "cursor": page["next"]}).json()
+    rest = project.viewer.get(f"/api/v1/commands?limit=1&cursor={page['next']}").json()
     assert page["items"][0]["id"] != rest["items"][0]["id"]
     found = project.viewer.get("/api/v1/commands", params={"subject": command["subject"]}).json()["items"]
     assert [each["id"] for each in found] == [command["id"]]

@@ -64,6 +64,9 @@ def test_a_link_works_once_and_no_made_up_link_works(
     again = TestClient(app, base_url=ADDRESS).get(f"/sign-in/{link}")
     assert (again.status_code, "wtb serve --link" in again.json()["detail"]) == (401, True)
     assert other.get("/sign-in/made-up").status_code == 401
+    seen = other.get(f"/sign-in/{link}", headers={"Accept": "text/html,*/*;q=0.8"})  # what a browser shows to a person
+    assert (seen.status_code, seen.headers["content-type"]) == (401, "text/html; charset=utf-8")
+    assert "this link was used before" in seen.text
     assert other.head(f"/sign-in/{link}").status_code == 405  # what looks at a link does not use it up
 
 

@@ -78,6 +78,17 @@ def test_the_secret_is_shown_once(admin: TestClient) -> None:
         assert "secret" not in answer.text
 
 
+def test_a_webhook_that_is_asked_for_again_with_its_key_is_added_once(admin: TestClient) -> None:
+    body = {"url": "http://127.0.0.1:9/hook", "types": ["execution.failed"]}
+    first, again = (admin.post(PATH, json=body, headers={"Idempotency-Key": "k"}) for _ in range(2))
+    assert (first.status_code, again.status_code, again.json()) == (201, 201, first.json())
+    assert len(admin.get(PATH).json()["items"]) == 1
+    other = admin.post(PATH, json={**body, "types": []}, headers={"Idempotency-Key": "k"})
+    assert (other.status_code, other.json()["code"]) == (422, "idempotency-mismatch")
+    run = admin.post("/api/v1/executions", json={"workflow": "agent"}, headers={"Idempotency-Key": "k"})
+    assert run.json()["code"] == "idempotency-mismatch"
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -32,6 +32,8 @@ class Tally(Counter[str]):
 
     begun: threading.Event
     heard: threading.Event
+    resumed: threading.Event
+    ended: threading.Event
 
     def __wtb_fingerprint__(self) -> str:
         return "a tally"
@@ -292,6 +294,49 @@ def test_a_batch_that_somebody_cancels_begins_no_more_jobs(bench: Bench, monkeyp
     assert ran["slow"] == 1, "what has begun is finished"
     again = bench.batch(flow, **options)
     assert (again.status, ran["slow"]) == ("completed", 3), again.batch.record.changes
+
+
+def test_a_batch_that_is_resumed_while_a_job_from_before_its_cancellation_ends_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wtb.application.batches.attempt._CANCELLED_S", 0.0)
+    monkeypatch.setattr("wtb.application.batches.attempt._LOOK_S", 0.001)
+    ran = Tally()
+    ran.begun, ran.heard, ran.resumed, ran.ended = (threading.Event() for _ in range(4))
+
+    def slow(state: Any) -> dict[str, Any]:
+        if ran["slow"] == 0:
+            ran.noted("slow", {})
+            ran.begun.set()
+            assert ran.resumed.wait(60)
+        else:
+            ran.resumed.set()
+            assert ran.ended.wait(60)
+        return ran.noted("slow", {})
+
+    def told(progress: Any) -> None:
+        if progress.is_cancelled:
+            ran.heard.set()
+
+    flow = Workflow("slow")
+    flow.add_node("slow", slow, start=True)
+    cases = [{"id": str(number), "input": {"q": number}} for number in range(12)]
+    options: dict[str, Any] = {"name": "resumed", "cases": cases, "evaluators": [wtb.Steps()], "workers": 1}
+    with Bench(folder=tmp_path / "wtb") as one, Bench(folder=tmp_path / "wtb") as other:
+
+        def first() -> None:
+            one.batch(flow, **options, told=told)
+            ran.ended.set()
+
+        thread = threading.Thread(target=first)
+        thread.start()
+        assert ran.begun.wait(60)
+        other.cancel_batch("resumed")
+        assert ran.heard.wait(60)
+        result = other.batch(flow, **options)
+        thread.join()
+        assert (result.status, len(result.results)) == ("completed", 12)
+        assert other.get_batch("resumed").status == "completed"
 
 
 def test_two_benches_at_the_same_batch_divide_its_jobs(tmp_path: Path) -> None:

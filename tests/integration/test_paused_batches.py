@@ -11,7 +11,7 @@ import pytest
 import wtb
 from wtb.application.runs.leases import LEASE
 from wtb.domain.batch import SILENT_AFTER, BatchDriver, BatchStatus, JobStatus
-from wtb.domain.errors import DatabaseAway
+from wtb.domain.errors import DatabaseAway, InvalidInput
 from wtb.domain.execution import ExecutionStatus
 from wtb.infrastructure.owners import ProcessOwners
 
@@ -110,6 +110,18 @@ def test_a_paused_batch_can_be_cancelled_and_deleted(bench: wtb.Bench) -> None:
     left_running(bench, GONE)
     assert bench.cancel_batch("greeting").status == "cancelled"
     left_running(bench, GONE)
+    bench.delete_batch("greeting")
+    assert bench.list_batches() == ()
+
+
+def test_a_cancelled_batch_is_deleted_only_when_its_process_has_finished_its_jobs(bench: wtb.Bench) -> None:
+    result = left_running(bench, ELSEWHERE)
+    bench.cancel_batch("greeting")
+    with pytest.raises(InvalidInput, match="still finishes the jobs that it had begun"):
+        bench.delete_batch("greeting")
+    with bench.services.storage.unit_of_work() as uow:
+        uow.batches.note_driver(result.id, BatchDriver(owner=GONE, seen_at=uow.now()))
+        uow.commit()
     bench.delete_batch("greeting")
     assert bench.list_batches() == ()
 

@@ -18,12 +18,20 @@ from wtb.application.server.served_workflows import ServedWorkflows, absolute, i
 from wtb.bench import Bench
 from wtb.bootstrap import bootstrap
 from wtb.domain.commands import Command, CommandKind
-from wtb.domain.errors import InvalidInput, VersionMismatch, WorkerFailed, WorkflowNotFound, WorkflowNotServed
+from wtb.domain.errors import (
+    InvalidInput,
+    TooManyRequests,
+    VersionMismatch,
+    WorkerFailed,
+    WorkflowNotFound,
+    WorkflowNotServed,
+)
 from wtb.domain.execution import ExecutionStatus
 from wtb.domain.ids import ExecutionId
 from wtb.domain.secrets import Masker
 from wtb.infrastructure.codecs.state_classes import StateClasses
 from wtb.infrastructure.runners.command_process import CommandProcess
+from wtb.server_bootstrap import command_server
 from wtb.server_commands import HANDLERS
 from wtb.server_commands.context import CommandContext
 from wtb.server_commands.workflows import answer
@@ -63,6 +71,26 @@ builder.add_node(answer)
 builder.add_edge(START, "answer")
 builder.add_edge("answer", END)
 graph = builder.compile()
+"""
+
+
+_BATCH = """
+from contextlib import suppress
+
+import wtb
+from wtb.bench import Bench
+from wtb.bootstrap import bootstrap
+from wtb.settings import Settings
+
+flow = wtb.Workflow("dear")
+
+@flow.node(start=True)
+def answer(state, ctx):
+    ctx.usage(model="m", input_tokens=10)
+    if state["cancels"]:
+        with suppress(wtb.InvalidInput), Bench._over(bootstrap(Settings(folder={folder!r}))) as other:
+            other.cancel_batch("dear")
+    return {{"answer": 1}}
 """
 
 
@@ -190,6 +218,25 @@ def test_a_fork_and_a_name_are_made_once(workers: Workers) -> None:
     assert len(workers.bench.list_runs()) == 2
 
 
+@pytest.mark.parametrize("why", ["cancelled", "budget"])
+def test_a_batch_that_stops_by_itself_is_not_run_again_by_the_server(
+    workers: Workers, empty_folder: Path, sqlite_folder: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    monkeypatch.setattr("wtb.application.batches.attempt._CANCELLED_S", 0.0)
+    monkeypatch.setattr("wtb.application.batches.attempt._LOOK_S", 0.001)
+    file = f"dear_{empty_folder.parent.name.replace('-', '_')}_{why}.py"
+    (empty_folder / file).write_text(_BATCH.format(folder=str(sqlite_folder)))
+    cases = [{"id": str(number), "input": {"cancels": why == "cancelled"}} for number in range(9)]
+    options = {"workers": 1, "share": False, **({"budget": {"tokens": 20}} if why == "budget" else {})}
+    given: dict[str, Any] = {"name": "dear", "cases": cases, "evaluators": ["latency_s"], "options": options}
+    ended = workers.carry_out(CommandKind.BATCH_START, "dear", file, **given)
+    assert ended["batch"]["status"] == "cancelled"
+    assert ended["batch"]["left"] > 0
+    assert "stopped_by_server" not in ended
+    again = workers.carry_out(CommandKind.BATCH_START, "dear", file, attempts=2, **given)  # its worker was killed
+    assert again["batch"] == ended["batch"]
+
+
 def test_a_message_of_a_graph_is_edited_by_its_id(workers: Workers, empty_folder: Path) -> None:
     name = f"graph_{empty_folder.parent.name.replace('-', '_')}"
     (empty_folder / f"{name}.py").write_text(_GRAPH)
@@ -250,6 +297,18 @@ def test_only_what_is_served_or_recorded_in_the_folder_may_run(workers: Workers,
     elsewhere.mkdir()
     with pytest.raises(WorkflowNotServed):
         served(folder=elsewhere).for_run(execution, "redo")
+
+
+def test_a_configured_batch_waits_for_a_server_that_has_it(workers: Workers, empty_folder: Path) -> None:
+    accepted = workers.bench.services.commands.accept(
+        CommandKind.BATCH_START,
+        by="Ada",
+        subject="qa",
+        arguments={"batch": "qa", "reference": absolute("checks.py:batch", empty_folder)},
+    )
+    for references, may_take in ((["other.py"], None), (["other.py", "checks.py:batch"], accepted)):
+        server = command_server(workers.bench.services, references, recorded=False)
+        assert server.commands.find_next(server.dispatcher._may_take) == may_take
 
 
 def test_two_workflows_of_one_name_are_not_mixed_up(workers: Workers, empty_folder: Path) -> None:
@@ -322,6 +381,29 @@ def test_a_file_that_never_ends_its_import_is_tried_rarely_and_stops_nobody_else
     now[0] += 300
     served.list_served()
     assert asked[4:] == [["good:flow"]]
+
+
+def test_while_workflows_are_loaded_for_the_first_time_only_so_many_requests_wait(
+    workers: Workers, empty_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served_workflows, "_MOST_WAITING", 1)
+    begun, gate = threading.Event(), threading.Event()
+
+    def describe(wanted: Sequence[str]) -> list[dict[str, Any]]:
+        begun.set()
+        gate.wait(20)
+        return [{"reference": each, "source": each, "name": each} for each in wanted]
+
+    queries = workers.bench.services.queries
+    served = ServedWorkflows(["slow:flow"], folder=empty_folder, recorded=False, queries=queries, describe=describe)
+    loading = threading.Thread(target=served.list_served)
+    loading.start()
+    begun.wait(20)
+    with pytest.raises(TooManyRequests):
+        served.find("slow:flow")
+    gate.set()
+    loading.join()
+    assert served.find("slow:flow").reference == "slow:flow"
 
 
 def test_a_workflow_that_writes_into_the_connection_of_its_worker_is_an_error_like_any_other(tmp_path: Path) -> None:

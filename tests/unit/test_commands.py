@@ -13,6 +13,7 @@ import pytest
 from wtb.api.command_answers import command_answer
 from wtb.api.models.run_changes import ChangedRun
 from wtb.api.problems import response_of
+from wtb.application.server import dispatch
 from wtb.application.server.command_errors import error_data, error_from
 from wtb.application.server.commands import Commands
 from wtb.application.server.dispatch import CommandWorker, Dispatcher
@@ -23,6 +24,8 @@ from wtb.domain.errors import (
     InvalidInput,
     InvalidWorkflow,
     ServerStopping,
+    StorageUnavailable,
+    TooManyRequests,
     WorkerFailed,
     WorkflowNotServed,
 )
@@ -274,6 +277,29 @@ def test_the_dispatcher_outlives_errors_that_nobody_expected(commands: Commands)
     assert (ended.status, faults) == (CommandStatus.COMPLETED, [])
 
 
+def test_an_outage_of_the_database_is_told_once_and_without_a_traceback(
+    commands: Commands, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch, "_LOOK_S", 0.01)
+    gate, outages = threading.Event(), [StorageUnavailable("the database is away")] * 3
+    gate.set()
+
+    def reference(command: Command) -> str | None:
+        if outages:
+            raise outages.pop()
+        return "agent.py:flow"
+
+    dispatcher = Dispatcher(commands, lambda: Worker(commands, [], gate), workers=1, find_reference=reference)
+    dispatcher.start()
+    try:
+        ended = commands.wait_for(commands.accept(_START, by="Ada").id, 20)
+    finally:
+        dispatcher.close()
+    assert (ended.status, outages) == (CommandStatus.COMPLETED, [])
+    told = [record for record in caplog.records if "the database is away" in record.message]
+    assert [(record.levelname, record.exc_info) for record in told] == [("WARNING", None)]
+
+
 def test_a_command_is_cancelled_while_it_waits_and_while_its_worker_hangs(commands: Commands) -> None:
     busy: list[int] = []
     gate = threading.Event()
@@ -319,6 +345,28 @@ def test_a_dispatcher_that_closes_waits_for_no_answer(commands: Commands) -> Non
     assert waited == [True]
     with pytest.raises(ServerStopping):
         dispatcher.ask({})
+
+
+def test_only_so_many_questions_are_answered_at_a_time(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "_MOST_QUESTIONS", 1)
+    begun, gate = threading.Event(), threading.Event()
+
+    class Asked(Worker):
+        def ask(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
+            begun.set()
+            gate.wait(20)
+            return question
+
+    dispatcher = Dispatcher(commands, lambda: Asked(commands, [], gate), workers=1, find_reference=lambda _: None)
+    asking = threading.Thread(target=dispatcher.ask, args=({},))
+    asking.start()
+    begun.wait(10)
+    with pytest.raises(TooManyRequests, match="try again in 2 s"):
+        dispatcher.ask({})
+    gate.set()
+    asking.join()
+    assert dispatcher.ask({"again": 1}) == {"again": 1}
+    dispatcher.close()
 
 
 def test_answers_hold_only_texts_that_utf_8_can_hold() -> None:

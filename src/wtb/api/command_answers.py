@@ -18,6 +18,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from wtb.api.models.commands import CommandAnswer
+from wtb.api.models.parameters import IdempotencyKey
 from wtb.api.models.run_changes import RunChange
 from wtb.api.parts import Parts
 from wtb.api.problems import problem_of
@@ -178,9 +179,7 @@ def _command_call(
     parts: Parts,
     response: Response,
     *,
-    idempotency_key: Annotated[
-        str | None, Header(description="A new text for each new request: sent again, it is carried out once.")
-    ] = None,
+    idempotency_key: IdempotencyKey = None,
 ) -> CommandCall:
     return CommandCall(server=server, stopping=parts.stopping, key=idempotency_key, if_match=None, response=response)
 

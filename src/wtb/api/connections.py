@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from http import HTTPStatus
 from typing import Any
 
 import h11
+from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from wtb.api.problems import MEDIA_TYPE
+from wtb.api.problems import MEDIA_TYPE, send_refusal
+
+MOST_CONNECTIONS = 1_000
 
 HEADERS_TIMEOUT_S = 10.0
 """How long the headers of a request may take: one byte a minute would hold a connection for days."""
@@ -23,6 +27,7 @@ LARGEST_HEADERS_BYTES = 32_768
 class BoundedProtocol(H11Protocol):
     """One connection of a client."""
 
+    most_connections = MOST_CONNECTIONS
     headers_timeout_s = HEADERS_TIMEOUT_S
     write_timeout_s = WRITE_TIMEOUT_S
 
@@ -33,6 +38,8 @@ class BoundedProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
         super().connection_made(transport)
+        if len(self.connections) > self.most_connections:
+            self.app = _busy
         self._headers_end = self.loop.call_later(self.headers_timeout_s, transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -87,3 +94,9 @@ class BoundedProtocol(H11Protocol):
         if self._write_end is not None:
             self._write_end.cancel()
             self._write_end = None
+
+
+async def _busy(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer whoever comes when there are too many connections."""
+    detail = "the server has too many connections; try again in a moment"
+    await send_refusal(HTTPStatus.SERVICE_UNAVAILABLE, detail, scope, receive, send)

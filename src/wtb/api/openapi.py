@@ -26,7 +26,7 @@ _EVERYWHERE = {
     "422": "`invalid-input`",
     "429": "`too-many-requests`",
     "500": "`internal-error`",
-    "503": "The database is away, or its tables have changed.",
+    "503": "The database is away, its tables have changed, or too many clients are connected.",
 }
 """Problems that the server answers to any request."""
 

@@ -36,7 +36,8 @@ _MISSING = (
 
 def is_page(path: str) -> bool:
     """Whether an address is the page or one of its files, which hold no data and are open to everybody."""
-    return path == "/" or path.split("/", 2)[1] in ("assets", *VIEWS)
+    before, _, rest = path.partition("/")
+    return path == "/" or (not before and rest.partition("/")[0] in ("assets", *VIEWS))
 
 
 @router.get("/assets/{name}")

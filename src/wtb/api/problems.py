@@ -102,8 +102,8 @@ async def send_problem(error: WTBError, scope: Scope, receive: Receive, send: Se
 
 
 async def send_refusal(status: HTTPStatus, detail: str, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer a request that was not even read to its end."""
-    await _send(_response(_of_status(status, detail)), scope, receive, send)
+    """Answer a request that was not even read to its end, and close its connection."""
+    await _send(_response(_of_status(status, detail), {"Connection": "close"}), scope, receive, send)
 
 
 def answers(*kinds: type[WTBError]) -> dict[int | str, dict[str, Any]]:
@@ -202,6 +202,8 @@ def _fault(found: Mapping[str, Any]) -> str:
         return f"body: this is no JSON: {found['ctx']['error']} (character {place[-1]})"
     if place == ("body",) and found["type"] in ("missing", "model_attributes_type", "dict_type"):
         return "body: send a JSON object, with the header Content-Type: application/json"
+    if found["type"] == "extra_forbidden":
+        message = "there is no such field"
     return f"{'.'.join(map(str, place))}: {message}"
 
 

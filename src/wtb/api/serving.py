@@ -23,7 +23,6 @@ from wtb.api.parts import ServerParts, is_loopback
 from wtb.domain.errors import InvalidInput
 from wtb.settings import ServerSettings
 
-MOST_CONNECTIONS = 1_000
 GRACE_S = 5
 """How long open requests may take to end when the server stops."""
 
@@ -120,7 +119,6 @@ def make_server(parts: ServerParts, app: ASGIApp | None = None) -> uvicorn.Serve
         log_level=logging.WARNING,
         server_header=False,
         proxy_headers=False,  # TrustedProxy reads them, and only from the proxy that is named
-        limit_concurrency=MOST_CONNECTIONS,
         h11_max_incomplete_event_size=LARGEST_HEADERS_BYTES,
         timeout_graceful_shutdown=GRACE_S,
         ssl_certfile=server.certificate,

@@ -82,8 +82,8 @@ def post(
 ) -> Request:
     """Return a request that makes or changes something.
 
-    A keyed one may be sent again. If a worker carries it out, the server does so once; other routes do not look at
-    the key, and doing the same twice does no harm there.
+    A keyed one may be sent again. What a worker carries out, and a new webhook, the server makes once; other routes do
+    not look at the key, and doing the same twice does no harm there.
     """
     headers = {"Idempotency-Key": uuid4().hex} if keyed else {}
     if if_match is not None:

@@ -55,7 +55,7 @@ class UpkeepVerbs(Connection):
     async def create_webhook(self, url: str, types: Names = ()) -> CreatedWebhookAnswer:
         """Send the events of these types to an address from now on, and return the secret of the signatures."""
         body = made(NewWebhook, url=url, types=each_of(types))
-        return await self._ask(CreatedWebhookAnswer, post(path_of("webhooks"), body, keyed=False))
+        return await self._ask(CreatedWebhookAnswer, post(path_of("webhooks"), body))
 
     async def webhook(self, webhook: str) -> WebhookAnswer:
         """Return a webhook by its id, without its secret."""

@@ -19,6 +19,9 @@ MOST_LOSSES = 3
 MOST_ATTEMPTS = 10
 """After so many attempts it fails, whoever ended: a command may take the whole server with it."""
 
+KEEP_ENDED = timedelta(days=7)
+"""How long a command that has ended is kept."""
+
 KEEP_REQUESTS = timedelta(hours=24)
 """For how long the same Idempotency-Key means the same request."""
 
@@ -181,13 +184,14 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptedRequest:
-    """A request that carried an Idempotency-Key: the same one later gets the same command."""
+    """A request that carried an Idempotency-Key: the same one later gets what the first one made."""
 
     caller: str
     key: str
     digest: bytes
     """Of everything that the request asks for."""
-    command_id: str
+    made_id: str
+    """The command, or the webhook, that it made."""
     created_at: datetime
 
     def is_forgotten(self, now: datetime) -> bool:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
 from wtb.application.server.command_errors import error_data
+from wtb.batch_results import BatchResult
 from wtb.batch_results.job_results import failed_jobs, unscored_jobs
 from wtb.batches import BatchTest, load_batch
+from wtb.domain.batch import BatchStatus
 from wtb.domain.cases import Case
 from wtb.domain.commands import Command
 from wtb.domain.errors import BatchNotFound, InvalidInput
@@ -48,23 +52,47 @@ def _described(reference: str, masker: Masker) -> dict[str, Any]:
 
 
 def start(ctx: CommandContext, command: Command) -> dict[str, Any]:
-    """Run a batch until all jobs have ended, or until the server ends."""
+    """Run a batch until all jobs have ended, somebody cancels it, its budget is used up, or the server ends."""
     test = _test(ctx, command.arguments)
     name = test.name or test.flow.name
+    if _was_cancelled(ctx, command, name):
+        return {"batch": _counts(ctx.bench.get_batch(name))}
     if command.arguments.get("retry") and command.attempts == 1:
         test = _of_before(ctx, test, name)
+    cancelled = threading.Event()
     with _stopping(ctx) as stop:
         result = ctx.bench.batch(
             test,
             only=command.arguments.get("only", ()),
             stop=stop,
             on_planned=lambda _: None,
-            on_progress=lambda _: None,
+            on_progress=lambda progress: cancelled.set() if progress.is_cancelled else None,
         )
-    is_stopped = stop.is_set() and result.left > 0
-    counts = {"left": result.left, "completed": len(result.results) - len(failed_jobs(result))}
-    found = {"id": result.id, "name": name, "status": result.status, **counts, "failed": len(failed_jobs(result))}
-    return {"batch": found, **({"stopped_by_server": True} if is_stopped else {})}
+    # `stop` does not tell: it is also set if the batch was cancelled or its budget is used up.
+    is_stopped = ctx.request.wanted is not None and not cancelled.is_set() and result.left > 0
+    return {"batch": _counts(result), **({"stopped_by_server": True} if is_stopped else {})}
+
+
+def _was_cancelled(ctx: CommandContext, command: Command, name: str) -> bool:
+    """Whether somebody cancelled the batch after the worker that had begun with it was killed."""
+    if command.attempts == 1 or command.result is not None:  # a server that ended in order has put it back
+        return False
+    with suppress(BatchNotFound):
+        before = ctx.bench.get_batch(name)
+        return before.batch.status is BatchStatus.CANCELLED and before.batch.updated_at > command.created_at
+    return False
+
+
+def _counts(result: BatchResult) -> dict[str, Any]:
+    failed = len(failed_jobs(result))
+    return {
+        "id": result.id,
+        "name": result.batch.name,
+        "status": result.status,
+        "left": result.left,
+        "completed": len(result.results) - failed,
+        "failed": failed,
+    }
 
 
 def plan(ctx: CommandContext, command: Command) -> dict[str, Any]:
@@ -112,16 +140,22 @@ def _test(ctx: CommandContext, given: Mapping[str, Any]) -> BatchTest:
     return BatchTest(
         ctx.flow(),
         name=given.get("name"),
-        cases=[_case(ctx, number, case) for number, case in enumerate(given["cases"])],
+        cases=[_case(ctx, case) for case in given["cases"]],
         evaluators=[_evaluator(each) for each in given.get("evaluators", ())],
         **options,
     )
 
 
-def _case(ctx: CommandContext, number: int, case: Mapping[str, Any]) -> dict[str, Any]:
-    place = f"case {case.get('id', number)}"
-    read = {name: ctx.json.read(case[name], place=f"{place}.{name}") for name in ("input", "expected") if name in case}
-    return {**case, **read}
+def _case(ctx: CommandContext, case: Mapping[str, Any]) -> dict[str, Any]:
+    id = case.get("id") or _id_of(case["input"])
+    given = [name for name in ("input", "expected") if name in case]
+    read = {name: ctx.json.read(case[name], place=f"case {id}.{name}") for name in given}
+    return {**case, "id": id, **read}
+
+
+def _id_of(input: Mapping[str, Any]) -> str:
+    """Return the id of a case that came without one. It follows from the input, so that later batches compare it."""
+    return hashlib.sha256(json.dumps(input, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def _evaluator(given: Any) -> Any:

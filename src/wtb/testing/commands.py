@@ -24,7 +24,7 @@ _COMMAND = Command(
     created_by="Ada",
     created_at=_NOON,
 )
-_REQUEST = AcceptedRequest(caller="Ada", key="k", digest=b"\x00\xff", command_id="one", created_at=_NOON)
+_REQUEST = AcceptedRequest(caller="Ada", key="k", digest=b"\x00\xff", made_id="one", created_at=_NOON)
 
 
 class CommandRepositoryContract(StoryFixtures):
@@ -74,13 +74,17 @@ class CommandRepositoryContract(StoryFixtures):
         rest = _do(storage, "list_commands", before=(first[-1].created_at, first[-1].id), limit=3)
         assert [command.id for command in rest] == ["a"]
 
-    def test_commands_are_found_by_status_and_subject(self, storage: Storage) -> None:
+    def test_commands_are_found_by_status_kind_and_subject(self, storage: Storage) -> None:
         for id, subject in (("a", "run"), ("b", "other"), ("c", None)):
             _do(storage, "add", replace(_COMMAND, id=id, subject=subject))
         other = _do(storage, "get", "b")
         _do(storage, "save", other.taken("me", _NOON), other)
         running = _do(storage, "list_commands", statuses=[CommandStatus.RUNNING], limit=9)
         assert [command.id for command in running] == ["b"]
+        assert _do(storage, "list_commands", kinds=[CommandKind.RUN_FORK], limit=9) == ()
+        kinds = [CommandKind.RUN_FORK, CommandKind.RUN_START]
+        started = _do(storage, "list_commands", kinds=kinds, subject="run", limit=9)
+        assert [command.id for command in started] == ["a"]
         either = _do(storage, "list_commands", statuses=list(CommandStatus), subject="run", limit=9)
         assert [command.id for command in either] == ["a"]
 
@@ -134,7 +138,7 @@ class CommandRepositoryContract(StoryFixtures):
         _do(storage, "put_request", _REQUEST)
         assert _do(storage, "find_request", "Ada", "k") == _REQUEST
         assert _do(storage, "find_request", "Bob", "k") is None
-        later = replace(_REQUEST, digest=b"other", command_id="two", created_at=_NOON + _SECOND)
+        later = replace(_REQUEST, digest=b"other", made_id="two", created_at=_NOON + _SECOND)
         _do(storage, "put_request", later)
         assert _do(storage, "find_request", "Ada", "k") == later
 
@@ -144,7 +148,7 @@ class CommandRepositoryContract(StoryFixtures):
         def accept(name: str) -> None:
             with storage.unit_of_work() as uow:
                 if uow.commands.find_request("Ada", "k") is None:
-                    uow.commands.put_request(replace(_REQUEST, command_id=name))
+                    uow.commands.put_request(replace(_REQUEST, made_id=name))
                     uow.commands.add(replace(_COMMAND, id=name))
                     created.append(name)
                 uow.commit()

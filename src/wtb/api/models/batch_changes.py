@@ -22,7 +22,13 @@ class KeyedEvaluator(RequestModel):
 class CaseRequest(RequestModel):
     """One input and what is expected, both as tagged JSON."""
 
-    id: str | None = Field(default=None, max_length=200, description="Without one, WTB makes one.", examples=["c1"])
+    id: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=200,
+        description="Results on one id are compared. Without one, WTB makes one of the input: the same each time.",
+        examples=["c1"],
+    )
     input: dict[str, Any] = Field(description="What the state begins with.", examples=[{"question": "Why?"}])
     expected: Any = Field(default=None, description="What evaluators compare with.")
     tags: list[str] | None = Field(default=None, description="Results are also shown for each tag.")

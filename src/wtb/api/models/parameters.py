@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Path, Query
+from fastapi import Header, Path, Query
 from pydantic import AwareDatetime, BeforeValidator
 
 from wtb.domain.errors import InvalidInput
@@ -38,6 +38,9 @@ AtQuery = Annotated[
     ),
 ]
 FilePath = Annotated[str, Path(description="The path of a file, as the list of files has it.")]
+IdempotencyKey = Annotated[
+    str | None, Header(description="A new text for each new request: sent again, it is carried out once.")
+]
 Cursor = Annotated[
     str | None, Query(description="The `next` of the page before; without it the first page.", max_length=2_000)
 ]

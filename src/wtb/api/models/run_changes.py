@@ -151,6 +151,10 @@ class ForkRequest(RequestModel):
 
     model_config = example(target="retrieve", variants={"answer": "long"})
 
+    def given(self) -> dict[str, Any]:
+        """Return what the request names. A new value may be null, so nothing inside is left out."""
+        return {name: value for name, value in self.model_dump().items() if value is not None}
+
 
 class CheckpointRequest(RequestModel):
     """A name for the current position of a run."""

@@ -25,6 +25,7 @@ from wtb.api.parts import Parts, ServerParts
 from wtb.api.problems import answers, problem_of
 from wtb.application.server.command_errors import error_from
 from wtb.application.server.served_batches import ServedBatch
+from wtb.domain.access import Caller
 from wtb.domain.commands import Command, CommandKind
 from wtb.domain.errors import (
     BatchNotFound,
@@ -39,7 +40,6 @@ from wtb.domain.errors import (
 router = APIRouter(prefix="/api/v1")
 
 _MAY_FAIL = (BatchNotFound, InvalidInput, IdempotencyMismatch, WorkerFailed, WorkflowNotServed, WorkflowNotFound)
-_MOST_COMMANDS = 20
 
 
 def _accepted(model: type[AnswerModel]) -> dict[int | str, dict[str, Any]]:
@@ -72,12 +72,7 @@ def _batch_test(served: ServedBatch) -> BatchTestAnswer:
 )
 async def start_batch(call: Call, caller: Operator, body: BatchRequest, wait_s: Wait = 0) -> BatchChange:
     """Run a configured batch, or inline cases over a served workflow. Results of its last run are kept if they fit."""
-    name = body.batch or body.name or body.workflow or ""
-    kind = CommandKind.BATCH_START
-    command = await call.carry_out(
-        caller, kind, body.given(), lambda: _found(call, body.given()), subject=name, wait_s=wait_s
-    )
-    return _change(command)
+    return _change(await _asked(call, caller, CommandKind.BATCH_START, body, wait_s))
 
 
 @router.post(
@@ -89,12 +84,13 @@ async def start_batch(call: Call, caller: Operator, body: BatchRequest, wait_s: 
 )
 async def plan_batch(call: Call, caller: Operator, body: BatchRequest, wait_s: Wait = 30) -> PlanAnswer:
     """Count the jobs and node runs that would be kept, shared and executed. Nothing runs."""
-    name = body.batch or body.name or body.workflow or ""
-    kind = CommandKind.BATCH_PLAN
-    command = await call.carry_out(
-        caller, kind, body.given(), lambda: _found(call, body.given()), subject=name, wait_s=wait_s
-    )
+    command = await _asked(call, caller, CommandKind.BATCH_PLAN, body, wait_s)
     return PlanAnswer.model_validate({"command": accepted_answer(command), "plan": result_of(command).get("plan")})
+
+
+async def _asked(call: CommandCall, caller: Caller, kind: CommandKind, body: BatchRequest, wait_s: float) -> Command:
+    name, given = body.batch or body.name or body.workflow or "", body.given()
+    return await call.carry_out(caller, kind, given, lambda: _found(call, given), subject=name, wait_s=wait_s)
 
 
 @router.post(
@@ -122,7 +118,7 @@ async def retry_batch(parts: Parts, call: Call, caller: Operator, batch: BatchNa
 
 
 async def _again(
-    parts: ServerParts, call: CommandCall, caller: Operator, batch: str, *, retry: bool, wait_s: float
+    parts: ServerParts, call: CommandCall, caller: Caller, batch: str, *, retry: bool, wait_s: float
 ) -> BatchChange:
     name = (await run_in_threadpool(parts.services.queries.batch_record, batch)).name
 
@@ -137,9 +133,9 @@ async def _again(
 
 
 def _last_request(call: CommandCall, name: str) -> dict[str, Any] | None:
-    """Return the inline request that last ran a batch of this name on any server of this store, if it is kept."""
-    for command in call.server.commands.list_commands(subject=name, limit=_MOST_COMMANDS):
-        if command.kind is CommandKind.BATCH_START and "cases" in command.arguments:
+    """Return the request that last ran a batch of this name on any server of this store, if it is kept and inline."""
+    for command in call.server.commands.list_commands(kinds=(CommandKind.BATCH_START,), subject=name, limit=1):
+        if "cases" in command.arguments:
             return {key: value for key, value in command.arguments.items() if key != "retry"}
     return None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
@@ -12,9 +11,10 @@ from wtb.api.access import Operator, Viewer
 from wtb.api.command_answers import Commanding, Wait, command_answer, ended
 from wtb.api.models.base import ListAnswer
 from wtb.api.models.commands import CommandAnswer
-from wtb.api.models.parameters import Limit
+from wtb.api.models.parameters import Cursor, Limit
 from wtb.api.parts import Parts
 from wtb.api.problems import answers
+from wtb.application.queries.cursors import position_cursor, position_of
 from wtb.domain.commands import CommandStatus
 from wtb.domain.errors import CommandNotFound, Conflict, InvalidInput
 
@@ -30,14 +30,14 @@ def list_commands(
     *,
     status: Annotated[list[CommandStatus] | None, Query(description="Only commands in these statuses.")] = None,
     subject: Annotated[str | None, Query(description="Only commands about this run or batch.", max_length=200)] = None,
+    cursor: Cursor = None,
     limit: Limit = 100,
-    cursor: Annotated[str | None, Query(description="The `next` of the page before.", max_length=200)] = None,
 ) -> ListAnswer[CommandAnswer]:
     """Return one page of the accepted commands. Those that have ended are kept for a week."""
-    before = None if cursor is None else _read_cursor(cursor)
+    before = position_of(cursor)
     found = server.commands.list_commands(statuses=status or (), subject=subject, before=before, limit=limit + 1)
     last = found[limit - 1] if len(found) > limit else None
-    following = None if last is None else f"{last.created_at.isoformat()} {last.id}"
+    following = None if last is None else position_cursor(last.created_at, last.id)
     return ListAnswer(items=[command_answer(each) for each in found[:limit]], next=following)
 
 
@@ -67,14 +67,3 @@ def cancel_command(server: Commanding, caller: Operator, command_id: CommandId) 
     To end a run in an orderly way, pause or stop the run. A run that is left behind can be resumed or stopped.
     """
     return command_answer(server.cancel(command_id, by=caller.name))
-
-
-def _read_cursor(cursor: str) -> tuple[datetime, str]:
-    at, _, id = cursor.partition(" ")
-    try:
-        found = datetime.fromisoformat(at)
-    except ValueError as error:
-        raise InvalidInput("this cursor is not the `next` of a page of commands") from error
-    if found.tzinfo is None or not id:
-        raise InvalidInput("this cursor is not the `next` of a page of commands")
-    return found, id

@@ -131,7 +131,7 @@ async def fork(
 ) -> RunChange:
     """Make a new run that begins at a checkpoint of this one, which stays as it is. Resume the new run to go on."""
     body = body or ForkRequest()
-    given = {**body.model_dump(exclude_none=True), "run": execution_id}
+    given = {**body.given(), "run": execution_id}
     verb = "fork" if body.update is not None or body.input is not None or body.variants else None
 
     def prepare() -> dict[str, Any]:

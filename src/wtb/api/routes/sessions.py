@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from html import escape
+
 from fastapi import APIRouter, Request, Response
 from starlette.responses import HTMLResponse
 
@@ -9,10 +11,11 @@ from wtb.api.access import Viewer, bearer_token, session_secret
 from wtb.api.models.tokens import SessionAnswer
 from wtb.api.parts import Parts, ServerParts
 from wtb.application.server.sign_ins import SESSION_LASTS
-from wtb.domain.errors import InvalidInput
+from wtb.domain.errors import InvalidInput, Unauthenticated
 
 router = APIRouter(tags=["access"])
 
+_ELSEWHERE = 'If you are signed in already, or have a token, <a href="/">open the page</a>.'
 _PAGE = "<!doctype html><html lang=en><meta charset=utf-8><title>WTB</title>{head}<p>{text}</p></html>"
 
 
@@ -45,13 +48,18 @@ def end_session(request: Request, response: Response, parts: Parts, caller: View
 
 
 @router.get("/sign-in/{link}", include_in_schema=False)
-def sign_in(link: str, parts: Parts) -> HTMLResponse:
+def sign_in(link: str, request: Request, parts: Parts) -> HTMLResponse:
     """Exchange a one-time link for the cookie of a session, and go to the first page.
 
     A page that sends the browser on, not a redirect: after a redirect from a link in a chat, a browser would not send
     the new cookie.
     """
-    _, secret = parts.services.sign_ins.exchange(link)
+    try:
+        _, secret = parts.services.sign_ins.exchange(link)
+    except Unauthenticated as error:
+        if "text/html" not in request.headers.get("accept", ""):
+            raise
+        return HTMLResponse(_PAGE.format(head="", text=f"{escape(str(error))}. {_ELSEWHERE}"), 401)
     onwards = '<meta http-equiv=refresh content="0; url=/">'
     page = HTMLResponse(_PAGE.format(head=onwards, text='You are signed in. <a href="/">Go on.</a>'))
     _keep(secret, page, parts)

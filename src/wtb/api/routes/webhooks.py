@@ -8,11 +8,11 @@ from fastapi import APIRouter, Path, Query
 
 from wtb.api.access import Admin
 from wtb.api.models.base import ListAnswer
-from wtb.api.models.parameters import Limit
+from wtb.api.models.parameters import IdempotencyKey, Limit
 from wtb.api.models.webhooks import CreatedWebhookAnswer, DeliveryAnswer, NewWebhook, WebhookAnswer, WebhookTrialAnswer
 from wtb.api.parts import Parts
 from wtb.api.problems import answers
-from wtb.domain.errors import Conflict, DeliveryNotFound, InvalidInput, WebhookNotFound
+from wtb.domain.errors import Conflict, DeliveryNotFound, IdempotencyMismatch, InvalidInput, WebhookNotFound
 from wtb.domain.webhooks import DeliveryStatus
 
 router = APIRouter(prefix="/api/v1/webhooks", tags=["webhooks"])
@@ -32,11 +32,13 @@ def list_webhooks(parts: Parts, caller: Admin) -> ListAnswer[WebhookAnswer]:
     status_code=201,
     operation_id="webhooks_create",
     summary="Add a webhook",
-    responses=answers(Conflict, InvalidInput),
+    responses=answers(Conflict, InvalidInput, IdempotencyMismatch, WebhookNotFound),
 )
-def create_webhook(parts: Parts, caller: Admin, body: NewWebhook) -> CreatedWebhookAnswer:
+def create_webhook(
+    parts: Parts, caller: Admin, body: NewWebhook, idempotency_key: IdempotencyKey = None
+) -> CreatedWebhookAnswer:
     """Add a webhook, which gets the events from now on, and return its secret this once."""
-    webhook = parts.server_services.webhooks.create(body.url, body.types, by=caller.name)
+    webhook = parts.server_services.webhooks.create(body.url, body.types, by=caller.name, key=idempotency_key)
     return CreatedWebhookAnswer.with_secret(webhook)
 
 

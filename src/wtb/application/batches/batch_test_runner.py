@@ -298,6 +298,7 @@ class BatchTestRunner:
     def _ended(self, batch: Batch, attempt: BatchAttempt, planned: set[int]) -> Batch:
         now = self._clock.now()
         with self._storage.unit_of_work() as uow:
+            uow.batches.lock(batch.name)
             every = uow.batches.list_jobs(batch.id)
             jobs = [job for job in every if job.number in planned]
             status = end_of(jobs, batch.record.metric_names)
@@ -305,7 +306,8 @@ class BatchTestRunner:
                 status = BatchStatus.COMPLETED_WITH_ERRORS  # calls of combinations that did not run now count too
             ended_as: type[BatchCompleted] | type[BatchCancelled] = BatchCompleted
             if any(job.status is JobStatus.PENDING for job in jobs):
-                if attempt.is_left_to_others or not attempt.dropped:
+                was_resumed = attempt.progress.is_cancelled and uow.batches.get(batch.id).status is BatchStatus.RUNNING
+                if attempt.is_left_to_others or not attempt.dropped or was_resumed:
                     return batch  # another process continues it
                 status, ended_as = BatchStatus.CANCELLED, BatchCancelled
             batch = replace(batch.moved_to(status, now), spent_s=attempt.spent().s)

@@ -43,14 +43,14 @@ def _unknown(cursor: str) -> InvalidInput:
     return InvalidInput(f"{cursor[:40]!r} is no cursor of this list; begin again without one")
 
 
-def position_cursor(position: RunPosition) -> str:
-    """Return the cursor of the page that begins after this run, or after this batch."""
-    return cursor_of((position.created_at - _EPOCH) // timedelta(microseconds=1), position.id)
+def position_cursor(created_at: datetime, id: str) -> str:
+    """Return the cursor of the page that begins after the run, the batch or the command of this time and id."""
+    return cursor_of((created_at - _EPOCH) // timedelta(microseconds=1), id)
 
 
 def run_cursor(execution: Execution) -> str:
     """Return the cursor of the page that begins after this run."""
-    return position_cursor(RunPosition(execution.created_at, execution.id))
+    return position_cursor(execution.created_at, execution.id)
 
 
 def position_of(cursor: str | None) -> RunPosition | None:

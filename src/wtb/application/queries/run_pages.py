@@ -53,7 +53,7 @@ class RunLister:
                 if self.health is None or _health(row) is self.health:
                     found.append(row)
             looked_at += limit
-        next_cursor = position_cursor(position) if has_more and position is not None else None
+        next_cursor = position_cursor(*position) if has_more and position is not None else None
         return RunPage(rows=tuple(found), next=next_cursor, counts=counts)
 
     def _legible(self, before: RunPosition | None, limit: int) -> list[Execution]:

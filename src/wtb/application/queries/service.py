@@ -50,7 +50,7 @@ from wtb.domain.files import EMPTY_TREE, FileCommitId
 from wtb.domain.filters import read_filters
 from wtb.domain.history import ExecutionHistory
 from wtb.domain.ids import ExecutionId, WorkflowId
-from wtb.domain.ports import CheckpointCounts, Clock, Owners, RunPosition, Storage, UnitOfWork, WorkflowUse
+from wtb.domain.ports import CheckpointCounts, Clock, Owners, Storage, UnitOfWork, WorkflowUse
 from wtb.domain.ports.events import EventNumber
 from wtb.domain.rollback import Rollback
 from wtb.domain.run_filters import RunFilters
@@ -410,8 +410,8 @@ class Queries:
         with self._reading() as uow:
             found = uow.batches.list_batches(name=name, before=position_of(cursor), limit=limit + 1)
             seen = tuple(self._batches.seen(uow, batch) for batch in found[:limit])
-        last = RunPosition(seen[-1].created_at, ExecutionId(seen[-1].id)) if len(found) > limit else None
-        return BatchPage(batches=seen, next=None if last is None else position_cursor(last))
+        last = seen[-1] if len(found) > limit else None
+        return BatchPage(batches=seen, next=None if last is None else position_cursor(last.created_at, last.id))
 
     def baseline(self, name: str) -> BaselineView:
         """Return a baseline with its results, even if others are damaged; BaselineNotFound names those that exist."""

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from wtb.application.server.command_errors import error_data
-from wtb.domain.commands import KEEP_REQUESTS, AcceptedRequest, Command, CommandKind, CommandStatus
+from wtb.application.server.keyed_requests import digest_of_request, find_request
+from wtb.domain.commands import KEEP_ENDED, KEEP_REQUESTS, AcceptedRequest, Command, CommandKind, CommandStatus
 from wtb.domain.errors import (
     AlreadyExists,
     CommandCancelled,
     CommandNotFound,
     Conflict,
     ExecutionNotFound,
-    IdempotencyMismatch,
-    InvalidInput,
     WorkerFailed,
 )
 from wtb.domain.ids import ExecutionId
@@ -29,11 +26,8 @@ from wtb.domain.secrets import Masker
 LOOK_S = 1.0
 """How often a waiter looks for itself: another server may carry the command out."""
 
-_KEEP_ENDED = timedelta(days=7)
 _PAGE = 200
 """How many open commands a server reads at a time in search of one that it may take."""
-
-_LONGEST_KEY = 200
 
 
 class Commands:
@@ -79,13 +73,13 @@ class Commands:
         )
         with self._storage.unit_of_work() as uow:
             if key is not None:
-                digest = _digest(kind, subject, arguments if asked is None else asked)
+                digest = digest_of_request(kind, subject, (arguments if asked is None else asked) or {})
                 known = self._known(uow, by, key, digest)
                 if known is not None:
                     return known
                 uow.commands.put_request(
                     AcceptedRequest(
-                        caller=by, key=key, digest=digest, command_id=command.id, created_at=command.created_at
+                        caller=by, key=key, digest=digest, made_id=command.id, created_at=command.created_at
                     )
                 )
             if is_new_run and subject is not None:
@@ -101,15 +95,11 @@ class Commands:
     ) -> Command | None:
         """Return the command of an earlier request with this key; raise IdempotencyMismatch if it asked for else."""
         with self._storage.unit_of_work(readonly=True) as uow:
-            return self._known(uow, by, key, _digest(kind, subject, asked))
+            return self._known(uow, by, key, digest_of_request(kind, subject, asked))
 
     def _known(self, uow: UnitOfWork, by: str, key: str, digest: bytes) -> Command | None:
-        _check_key(key)
-        known = uow.commands.find_request(by, key)
-        if known is None or known.is_forgotten(self._clock.now()):
-            return None
-        _check_same(known, digest)
-        return uow.commands.get(known.command_id)
+        known = find_request(uow, by, key, digest, self._clock.now())
+        return None if known is None else uow.commands.get(known.made_id)
 
     def get(self, command_id: str) -> Command:
         """Return a command; raise CommandNotFound."""
@@ -120,13 +110,16 @@ class Commands:
         self,
         *,
         statuses: Collection[CommandStatus] = (),
+        kinds: Collection[CommandKind] = (),
         subject: str | None = None,
         before: tuple[datetime, str] | None = None,
         limit: int = 100,
     ) -> tuple[Command, ...]:
         """Return commands, newest first."""
         with self._storage.unit_of_work(readonly=True) as uow:
-            return uow.commands.list_commands(statuses=statuses, subject=subject, before=before, limit=limit)
+            return uow.commands.list_commands(
+                statuses=statuses, kinds=kinds, subject=subject, before=before, limit=limit
+            )
 
     def when_ended(self, command_id: str, call: Callable[[], object]) -> Callable[[], None]:
         """Let a function be called when this server sees a command end; return what takes that back."""
@@ -254,14 +247,9 @@ class Commands:
         """Delete commands that ended a week ago, and keys that may be used again; return how many commands."""
         with self._storage.unit_of_work() as uow:
             now = self._clock.now()
-            count = uow.commands.delete_old(ended_before=now - _KEEP_ENDED, requests_before=now - KEEP_REQUESTS)
+            count = uow.commands.delete_old(ended_before=now - KEEP_ENDED, requests_before=now - KEEP_REQUESTS)
             uow.commit()
         return count
-
-
-def _digest(kind: CommandKind, subject: str | None, asked: Mapping[str, Any] | None) -> bytes:
-    text = json.dumps([kind.value, subject, asked or {}], sort_keys=True)
-    return hashlib.sha256(text.encode()).digest()
 
 
 def _check_free(uow: UnitOfWork, run_id: str) -> None:
@@ -272,18 +260,6 @@ def _check_free(uow: UnitOfWork, run_id: str) -> None:
         except ExecutionNotFound:
             return
     raise AlreadyExists(f"there is already a run {run_id!r}; give another id, or leave it out to get a new one")
-
-
-def _check_key(key: str) -> None:
-    if not key or len(key) > _LONGEST_KEY or not key.isprintable():
-        raise InvalidInput(f"an Idempotency-Key has 1 to {_LONGEST_KEY} printable characters")
-
-
-def _check_same(known: AcceptedRequest, digest: bytes) -> None:
-    if known.digest != digest:
-        raise IdempotencyMismatch(
-            f"the Idempotency-Key {known.key!r} was used for another request; use a new key for a new request"
-        )
 
 
 def _hopeless(command: Command, how: str | None = None) -> WorkerFailed:

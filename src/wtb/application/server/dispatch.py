@@ -14,7 +14,14 @@ from wtb.application.server.command_errors import error_from
 from wtb.application.server.commands import Commands
 from wtb.application.server.run_streams import RunStreams
 from wtb.domain.commands import Command
-from wtb.domain.errors import ServerStopping, StorageError, WorkerFailed, WorkflowNotServed, WTBError
+from wtb.domain.errors import (
+    ServerStopping,
+    StorageError,
+    TooManyRequests,
+    WorkerFailed,
+    WorkflowNotServed,
+    WTBError,
+)
 from wtb.domain.secrets import masked_logger
 
 _log = masked_logger(__name__)
@@ -33,6 +40,11 @@ _STARTS = 3
 
 _ANSWER_S = 60.0
 """How long a worker may take for the answer to a question, which includes importing the user's code."""
+
+_MOST_QUESTIONS = 8
+"""How many questions are answered at a time: each takes a process, and a thread of the request that waits for it."""
+
+_RETRY_S = 2
 
 _GRACE_S = 10.0
 """How long runs may take to reach the end of a step when the server ends."""
@@ -165,6 +177,7 @@ class Dispatcher:
         self._left_to_others: dict[str, float] = {}
         """Since when each command waits for the server where its caller is."""
         self._asked: set[CommandWorker] = set()
+        self._questions = threading.BoundedSemaphore(_MOST_QUESTIONS)
         self._threads: set[threading.Thread] = set()
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._dispatch, name="wtb-dispatcher", daemon=True)
@@ -176,7 +189,18 @@ class Dispatcher:
         self._thread.start()
 
     def ask(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Ask a worker something that changes nothing, as what a workflow looks like; raise its error."""
+        """Ask a worker something that changes nothing, as what a workflow looks like; raise its error.
+
+        It raises TooManyRequests while many other questions are being answered.
+        """
+        if not self._questions.acquire(blocking=False):
+            raise TooManyRequests("the server answers many questions about workflows and batches", _RETRY_S)
+        try:
+            return self._answered(question)
+        finally:
+            self._questions.release()
+
+    def _answered(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
         worker = self._spares.get()
         timer = threading.Timer(_ANSWER_S, worker.kill)
         timer.start()
@@ -225,7 +249,7 @@ class Dispatcher:
         self._spares.close()
 
     def _dispatch(self) -> None:
-        tidied_at = -_TIDY_S
+        tidied_at, told = -_TIDY_S, ""
         while not self._closed.is_set():
             self._wake.wait(_LOOK_S)
             self._wake.clear()
@@ -235,6 +259,12 @@ class Dispatcher:
                     self._commands.forget_old()
                 while not self._closed.is_set() and self._take_one():
                     pass
+                told = ""
+            except WTBError as error:
+                if str(error) != told:  # once, not every second
+                    _log.warning("commands wait: %s", error)
+                told = str(error)
+                self._closed.wait(_LOOK_S)
             except Exception:  # noqa: BLE001  without this thread, no command would ever be carried out again
                 _log.exception("no command can be taken now; trying again")
                 self._closed.wait(_LOOK_S)
@@ -271,7 +301,7 @@ class Dispatcher:
             return False
         try:
             self._find_reference(command)
-        except WorkflowNotServed:
+        except (WorkflowNotServed, TooManyRequests):
             return False
         except StorageError:  # tried again
             raise

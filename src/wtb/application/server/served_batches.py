@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from wtb.application.server.command_errors import error_from
-from wtb.domain.errors import BatchNotFound
+from wtb.domain.commands import Command
+from wtb.domain.errors import BatchNotFound, WorkflowNotServed, error_with
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,14 @@ class ServedBatches:
         found = [ServedBatch(**data) for data in self.ask({"batches": wanted})["batches"]]
         return tuple(each for each in found if each.error is None or each.reference in self.references)
 
+    def check(self, command: Command) -> None:
+        """Raise WorkflowNotServed if a command runs a configured batch of another server."""
+        reference = command.arguments.get("reference")
+        if reference is not None and reference not in (*self.references, *self.maybe):
+            raise WorkflowNotServed(
+                f"this server does not serve the batch {command.subject!r}", f"wtb batch run {reference}"
+            )
+
     def find(self, name: str) -> ServedBatch:
         """Return the batch of a name; raise BatchNotFound, or the error of one that cannot be loaded."""
         served = self.list_served()
@@ -48,4 +57,5 @@ class ServedBatches:
         if broken is not None:
             raise error_from(broken)
         names = ", ".join(each.name for each in served if each.name) or "none"
-        raise BatchNotFound(name, f"the batches of this server, which has {names}")
+        advice = "name its file when you start the server, or in the setting server.batches"
+        raise error_with(BatchNotFound, f"this server can run no batch {name!r}; it has {names}; {advice}")

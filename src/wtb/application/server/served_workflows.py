@@ -12,7 +12,14 @@ from typing import Any
 from wtb.application.queries.service import Queries
 from wtb.application.server.command_errors import error_data, error_from
 from wtb.domain.commands import Command, CommandKind
-from wtb.domain.errors import ExecutionNotFound, InvalidInput, WorkerFailed, WorkflowNotFound, WorkflowNotServed
+from wtb.domain.errors import (
+    ExecutionNotFound,
+    InvalidInput,
+    TooManyRequests,
+    WorkerFailed,
+    WorkflowNotFound,
+    WorkflowNotServed,
+)
 from wtb.domain.execution import Execution
 from wtb.domain.secrets import Masker
 
@@ -27,6 +34,11 @@ _TRIES = 10
 
 _WAIT_S = 3.0
 """How long others wait for somebody who loads workflows, before they use the descriptions from before."""
+
+_MOST_WAITING = 8
+"""How many wait while workflows are loaded for the first time: each holds a thread that other requests need."""
+
+_RETRY_S = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +85,13 @@ class ServedWorkflows:
         self._known: dict[str, tuple[float, object, ServedWorkflow]] = {}
         """Until when each description counts, and the stamp of its file."""
         self._lock = threading.Lock()
+        self._places = threading.BoundedSemaphore(_MOST_WAITING)
 
     def list_served(self) -> tuple[ServedWorkflow, ...]:
-        """Return all workflows that the server may run, in the order of their references."""
+        """Return all workflows that the server may run, in the order of their references.
+
+        It raises TooManyRequests if many wait already for workflows that were never loaded before.
+        """
         return self._described(self._recorded_sources() if self._recorded else self._references)
 
     def find(self, name: str) -> ServedWorkflow:
@@ -149,13 +165,24 @@ class ServedWorkflows:
         return tuple(found)
 
     def _described(self, references: Sequence[str]) -> tuple[ServedWorkflow, ...]:
-        is_known = all(each in self._known for each in references)
-        if self._lock.acquire(timeout=_WAIT_S if is_known else -1):
+        if all(each in self._known for each in references):
+            self._refresh_within(_WAIT_S, references)
+        elif self._places.acquire(blocking=False):
+            try:
+                self._refresh_within(-1, references)
+            finally:
+                self._places.release()
+        else:
+            raise TooManyRequests("the server loads its workflows, and many wait for that already", _RETRY_S)
+        return tuple(self._known[each][2] for each in references)
+
+    def _refresh_within(self, seconds: float, references: Sequence[str]) -> None:
+        """Load what has changed, unless somebody else is loading for longer than that."""
+        if self._lock.acquire(timeout=seconds):
             try:
                 self._refresh(references)
             finally:
                 self._lock.release()
-        return tuple(self._known[each][2] for each in references)
 
     def _refresh(self, references: Sequence[str]) -> None:
         """Load what has changed, and what may have."""

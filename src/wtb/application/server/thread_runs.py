@@ -24,7 +24,7 @@ from wtb.domain.values import evolve
 _OPEN = (CommandStatus.PENDING, CommandStatus.RUNNING)
 _TRIES = 5
 _MOST = 1_000
-"""How many commands of a thread are looked at."""
+"""How many runs of a thread are listed."""
 
 
 def find_thread(uow: UnitOfWork, thread_id: str) -> Execution:
@@ -52,8 +52,7 @@ class ThreadRunNotFound(CommandNotFound):
 
 def is_busy(uow: UnitOfWork, thread_id: str) -> bool:
     """Whether a run or an update of a thread has not ended."""
-    found = uow.commands.list_commands(statuses=_OPEN, subject=thread_id, limit=_MOST)
-    return any(each.kind in THREAD_KINDS for each in found)
+    return bool(uow.commands.list_commands(statuses=_OPEN, kinds=THREAD_KINDS, subject=thread_id, limit=1))
 
 
 def check_idle(uow: UnitOfWork, thread_id: str) -> None:
@@ -101,8 +100,7 @@ class ThreadRuns:
 
     def list_runs(self, thread_id: str) -> list[Command]:
         """Return the runs of a thread, newest first."""
-        found = self._commands.list_commands(subject=thread_id, limit=_MOST)
-        return [each for each in found if each.kind is CommandKind.THREAD_RUN]
+        return list(self._commands.list_commands(kinds=(CommandKind.THREAD_RUN,), subject=thread_id, limit=_MOST))
 
 
 def was_cancelled(command: Command) -> bool:

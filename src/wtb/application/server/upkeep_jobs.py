@@ -12,7 +12,7 @@ from wtb.application.upkeep.abandoned_runs import AbandonedRuns
 from wtb.application.upkeep.light_check import LightCheck
 from wtb.application.upkeep.retention import Retention
 from wtb.application.upkeep.workspace_collection import WorkspaceCollection
-from wtb.domain.commands import KEEP_REQUESTS
+from wtb.domain.commands import KEEP_ENDED, KEEP_REQUESTS
 from wtb.domain.errors import DamagedData, NotFound
 from wtb.domain.ports import Storage, UnitOfWork
 from wtb.domain.webhooks import DeliveryStatus
@@ -21,9 +21,6 @@ CHECK_S = 5.0
 """How long one light check takes at most."""
 _KEPT = {DeliveryStatus.DELIVERED: timedelta(days=1), DeliveryStatus.DEAD: timedelta(days=30)}
 """How long deliveries are kept, so that people can look at them."""
-
-COMMANDS_LAST = timedelta(days=7)
-"""How long ended commands are kept."""
 
 Expire = Callable[[UnitOfWork, datetime], Mapping[str, int]]
 """Deletes what has expired by a time, and returns how much of what."""
@@ -128,7 +125,7 @@ def _sign_ins(uow: UnitOfWork, now: datetime) -> Mapping[str, int]:
 
 
 def _commands(uow: UnitOfWork, now: datetime) -> Mapping[str, int]:
-    old = uow.commands.delete_old(ended_before=now - COMMANDS_LAST, requests_before=now - KEEP_REQUESTS)
+    old = uow.commands.delete_old(ended_before=now - KEEP_ENDED, requests_before=now - KEEP_REQUESTS)
     return {"commands": old}
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 
+from wtb.application.server.keyed_requests import digest_of_request, find_request
+from wtb.domain.commands import AcceptedRequest
 from wtb.domain.errors import Conflict, InvalidInput
 from wtb.domain.event_body import EventBody
 from wtb.domain.event_catalogue import WebhookCreated, WebhookDeleted, WebhookRetried
@@ -42,14 +44,20 @@ class Webhooks:
         self._sender = sender
         self._random = random
 
-    def create(self, url: str, types: Sequence[str] = (), *, by: str | None) -> Webhook:
-        """Add a webhook, which gets the events from now on. Its secret is shown this once."""
+    def create(self, url: str, types: Sequence[str] = (), *, by: str | None, key: str | None = None) -> Webhook:
+        """Add a webhook, which gets the events from now on. Its secret is shown this once.
+
+        The same caller's key with the same request returns the first webhook.
+        """
         wanted = event_types(types)
         refusal = self._sender.refusal(url)
         if refusal is not None:
             raise InvalidInput(refusal)
-        now = self._clock.now()
+        now, digest = self._clock.now(), digest_of_request("webhook.create", url, sorted(wanted))
         with self._storage.unit_of_work() as uow:
+            known = None if key is None else find_request(uow, by or "", key, digest, now)
+            if known is not None:
+                return uow.webhooks.get(WebhookId(known.made_id))
             if len(uow.webhooks.list_webhooks()) >= MOST_WEBHOOKS:
                 raise Conflict(f"there are {MOST_WEBHOOKS} webhooks, and no more are allowed; delete one first")
             webhook = Webhook(
@@ -62,6 +70,9 @@ class Webhooks:
                 created_at=now,
             )
             uow.webhooks.add(webhook)
+            if key is not None:
+                request = AcceptedRequest(caller=by or "", key=key, digest=digest, made_id=webhook.id, created_at=now)
+                uow.commands.put_request(request)
             names = tuple(type.value for type in wanted)
             self._tell(uow, WebhookCreated(webhook=webhook.id, url=webhook.place, types=names, by=by))
             uow.commit()

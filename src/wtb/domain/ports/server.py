@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 from wtb.domain.access import SignIn, Token
-from wtb.domain.commands import AcceptedRequest, Command, CommandStatus
+from wtb.domain.commands import AcceptedRequest, Command, CommandKind, CommandStatus
 
 
 class CommandRepository(Protocol):
@@ -33,6 +33,7 @@ class CommandRepository(Protocol):
         self,
         *,
         statuses: Collection[CommandStatus] = (),
+        kinds: Collection[CommandKind] = (),
         subject: str | None = None,
         before: tuple[datetime, str] | None = None,
         limit: int,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime
 
-from wtb.domain.commands import AcceptedRequest, Command, CommandStatus
+from wtb.domain.commands import AcceptedRequest, Command, CommandKind, CommandStatus
 from wtb.domain.errors import AlreadyExists, CommandNotFound, Conflict
 from wtb.infrastructure.memory.tables import MemoryTransaction
 
@@ -37,6 +37,7 @@ class MemoryCommandRepository:
         self,
         *,
         statuses: Collection[CommandStatus] = (),
+        kinds: Collection[CommandKind] = (),
         subject: str | None = None,
         before: tuple[datetime, str] | None = None,
         limit: int,
@@ -45,6 +46,7 @@ class MemoryCommandRepository:
             command
             for command in reversed(self._all())
             if (not statuses or command.status in statuses)
+            and (not kinds or command.kind in kinds)
             and (subject is None or command.subject == subject)
             and (before is None or (command.created_at, command.id) < before)
         ]

@@ -55,15 +55,17 @@ class SqlCommandRepository:
         self,
         *,
         statuses: Collection[CommandStatus] = (),
+        kinds: Collection[CommandKind] = (),
         subject: str | None = None,
         before: tuple[datetime, str] | None = None,
         limit: int,
     ) -> tuple[Command, ...]:
         wanted = ["1 = 1"]
         values: list[Any] = []
-        if statuses:
-            wanted.append(f"status IN ({', '.join('?' * len(statuses))})")
-            values += [status.value for status in statuses]
+        for column, names in (("status", statuses), ("kind", kinds)):
+            if names:
+                wanted.append(f"{column} IN ({', '.join('?' * len(names))})")
+                values += [name.value for name in names]
         if subject is not None:
             wanted.append("subject = ?")
             values.append(subject)
@@ -94,7 +96,7 @@ class SqlCommandRepository:
         return None if row is None else _request(row)
 
     def put_request(self, request: AcceptedRequest) -> None:
-        facts = (request.caller, request.key, request.digest, request.command_id, to_us(request.created_at))
+        facts = (request.caller, request.key, request.digest, request.made_id, to_us(request.created_at))
         self._transaction.run(_PUT_REQUEST, facts)
 
     def delete_old(self, *, ended_before: datetime, requests_before: datetime) -> int:
@@ -143,6 +145,4 @@ def _command(row: Any) -> Command:
 
 @mapping("request")
 def _request(row: Any) -> AcceptedRequest:
-    return AcceptedRequest(
-        caller=row[0], key=row[1], digest=bytes(row[2]), command_id=row[3], created_at=from_us(row[4])
-    )
+    return AcceptedRequest(caller=row[0], key=row[1], digest=bytes(row[2]), made_id=row[3], created_at=from_us(row[4]))
