@@ -18,8 +18,10 @@ export function ThemeButton() {
       className="plain"
       onClick={() => setTheme(NEXT[theme])}
       title="Change the colours of the page"
+      aria-label={`Colours: ${theme}`}
     >
-      Colours: {theme}
+      <span className="wide-only">Colours: </span>
+      {theme}
     </button>
   );
 }
