@@ -15,7 +15,7 @@ export function ThemeButton() {
   return (
     <button
       type="button"
-      className="plain"
+      className="plain theme"
       onClick={() => setTheme(NEXT[theme])}
       title="Change the colours of the page"
       aria-label={`Colours: ${theme}`}

@@ -28,7 +28,7 @@ export function Summary() {
       </div>
       {found.isPending && <Loading what="the summary" />}
       {found.error !== null && <ProblemNote error={found.error} retry={() => void found.refetch()} />}
-      {found.data?.events === 0 && <Empty title="Nothing happened in this time" />}
+      {found.data?.events === 0 && <Empty title="Nothing happened in this time">Choose another time above.</Empty>}
       {found.data !== undefined && found.data.events > 0 && (
         <>
           <p role="status">{countText(found.data.events, "event")}.</p>

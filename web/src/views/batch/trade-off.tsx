@@ -54,7 +54,9 @@ export default function TradeOff({ batch, matrix, id, isRunning }: Props) {
       </div>
       {front.error !== null && <ProblemNote error={front.error} retry={() => void front.refetch()} />}
       {points.length === 0 ? (
-        <Empty title="There are no scores on both metrics yet" />
+        <Empty title="There are no scores on both metrics yet">
+          Choose other metrics above, or wait: points appear here as jobs end.
+        </Empty>
       ) : (
         <div className="trade-off">
           <Picture points={points} x={x} y={y} isKnown={front.isSuccess} />
