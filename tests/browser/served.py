@@ -8,12 +8,14 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from queue import SimpleQueue
+from typing import IO, Any
 
-from playwright.sync_api import Browser, BrowserContext, Page
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from wtb.api import page as page_files
 
@@ -21,6 +23,8 @@ AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min
 WIDE = {"width": 1400, "height": 900}
 PHONE = {"width": 390, "height": 844}
 
+_PATIENCE_S = 120
+"""How long a process, a click or a new address may take: a busy machine is slow, and that is no failure."""
 _STARTED = re.compile(r"at (http://127\.0\.0\.1:(\d+))\.")
 _LINK = re.compile(r"http://127\.0\.0\.1:\d+/sign-in/\S+")
 _NOTICE_VIOLATIONS = """
@@ -49,9 +53,10 @@ class Served:
         self._process = subprocess.Popen(
             words, cwd=self.folder, env=_environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
-        assert self._process.stdout is not None
+        lines: SimpleQueue[str] = SimpleQueue()
+        threading.Thread(target=_pass_on, args=(self._process.stdout, lines), daemon=True).start()
         said = ""
-        for line in self._process.stdout:
+        while line := lines.get(timeout=_PATIENCE_S):
             said += line
             if (started := _STARTED.search(line)) is not None:
                 self.address, self.port = started[1], int(started[2])
@@ -71,7 +76,7 @@ class Served:
     def _end(self, by: signal.Signals) -> None:
         if self._process is not None:
             self._process.send_signal(by)
-            self._process.communicate(timeout=60)
+            self._process.wait(timeout=_PATIENCE_S)
             self._process = None
 
     def link(self) -> str:
@@ -93,9 +98,17 @@ class Served:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=_PATIENCE_S,
         )
         return done.stdout + done.stderr
+
+
+def _pass_on(stream: IO[str], lines: SimpleQueue[str]) -> None:
+    """Read what a process says, all the time that it runs: a full pipe would hold it up. The end is an empty line."""
+    with stream:
+        for line in stream:
+            lines.put(line)
+    lines.put("")
 
 
 @contextmanager
@@ -115,6 +128,7 @@ class Window:
     def __init__(self, browser: Browser, served: Served, **options: Any) -> None:
         self._served = served
         self.context: BrowserContext = browser.new_context(**{"viewport": WIDE, **options})
+        self.context.set_default_timeout(_PATIENCE_S * 1_000)
         self.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=served.address)
         self.context.add_init_script(_NOTICE_VIOLATIONS)
         self.faults: list[str] = []
@@ -141,6 +155,7 @@ class Window:
 
     def check_axe(self) -> None:
         """Fail if axe finds something serious in what is shown now."""
+        expect(self.page.locator(".loading")).to_have_count(0)
         self.page.evaluate(AXE.read_text())
         found = self.page.evaluate("async () => (await axe.run()).violations")
         serious = [

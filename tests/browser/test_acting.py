@@ -63,7 +63,7 @@ def test_a_paused_run_is_edited_by_type_and_resumed_to_the_next_break(window: Wi
     window.check_axe()
     dialog(window).get_by_role("button", name="Resume", exact=True).click()
     expect(dialog(window)).to_have_count(0)
-    status(window, "paused")
+    expect(page.get_by_label("Why it is paused")).to_contain_text("after")  # it was paused before, too
     window.open("/runs/edited/checkpoints/review")
     expect(page.get_by_role("treeitem").filter(has_text="big12")).to_be_visible()
     window.open("/runs/edited")
@@ -230,7 +230,7 @@ def test_a_server_that_is_killed_in_the_middle_of_a_resume_goes_on(window: Windo
     window.page.get_by_role("button", name="Resume", exact=True).click()
     status(window, "running")
     served.kill()
-    expect(window.page.get_by_role("alert")).to_contain_text("the server does not answer")
+    expect(window.page.get_by_role("alert").first).to_contain_text("the server does not answer")
     gate.unlink()
     served.start()
     status(window, "paused")  # before review, as it was told at its start

@@ -13,6 +13,15 @@ from playwright.sync_api import Browser, expect
 from tests.browser.served import PHONE, Served, Window, serving
 
 SOURCE = Path(__file__).parent / "agent_workflow.py"
+WIDE = """
+import wtb
+
+wide = wtb.Workflow("wide")
+for n in range(501):
+    wide.add_node(f"node{n}", lambda state: {}, start=n == 0)
+    if n > 0:
+        wide.edge(f"node{n - 1}", f"node{n}")
+"""
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +29,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("bench")
     shutil.copy(SOURCE, folder / "agent.py")
     (folder / "broken.py").write_text("import nothing_like_this\n")
-    with serving(folder, "agent.py", "agent.py:slow", "broken.py") as running:
+    (folder / "wide.py").write_text(WIDE)
+    with serving(folder, "agent.py", "agent.py:slow", "broken.py", "wide.py") as running:
         yield running
 
 
@@ -42,7 +52,7 @@ def test_a_run_is_started_from_the_form_and_seen_live_to_its_breakpoint(browser:
     page.get_by_label("Variant of write").select_option("terse")
     page.get_by_label("Pause before confirm").click()
     expect(page.get_by_label("Pause before confirm")).to_be_checked()
-    assert page.url.endswith("?variant=write%3Dterse&before=confirm")
+    expect(page).to_have_url(re.compile(r"\?variant=write%3Dterse&before=confirm$"))
     expect(page.get_by_text("--variant write=terse --break-before confirm")).to_be_visible()
     window.check_axe()
     window.look("workflow-light")
@@ -56,6 +66,17 @@ def test_a_run_is_started_from_the_form_and_seen_live_to_its_breakpoint(browser:
     page.reload()
     page.get_by_role("button", name="Take the input of the last run").click()
     expect(page.get_by_label("Input, as a JSON object")).to_have_value(re.compile(r'"topic": "bees"'))
+    window.check()
+    window.close()
+
+
+def test_a_graph_of_more_than_500_nodes_is_drawn_only_on_request(browser: Browser, served: Served) -> None:
+    window = Window(browser, served)
+    page = window.open("/workflows/wide")
+    expect(page.get_by_text("This graph has 501 nodes")).to_be_visible()
+    expect(page.locator(".graph-node")).to_have_count(0)
+    page.get_by_role("button", name="Draw it").click()
+    expect(page.locator(".graph-node").first).to_be_attached()
     window.check()
     window.close()
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+import wtb
 from tests.shell import Shell, Terminal
 from wtb.cli import main
 
@@ -284,11 +285,26 @@ def test_cases_are_shown_with_their_runs_and_written_to_a_file(
     }
     agreed = look(finished, monkeypatch, "batch", "show", "qa", "--different", "steps")
     assert agreed == "All combinations agree on steps.\n"
+    (case,) = {row["case"] for row in look_json(finished, monkeypatch, "batch", "show", "qa", "--case", "c3")}
+    assert case == "c3"
+    assert "has no case 'c99'" in look(finished, monkeypatch, "batch", "show", "qa", "--case", "c99", code=2)
+    assert look(finished, monkeypatch, "batch", "show", "qa", "--flaky") == "No case is flaky: all repeats agree.\n"
     front = look_json(finished, monkeypatch, "batch", "show", "qa", "--pareto", "exact_match", "--pareto", "steps")
     assert [row["combination"] for row in front["matrix"]] == ["baseline", "look=twice"]
     look(finished, monkeypatch, "batch", "show", "qa", "--csv", str(tmp_path / "jobs.csv"))
     with (tmp_path / "jobs.csv").open() as file:
         assert len(list(csv.DictReader(file))) == 80
+
+
+def test_cases_on_which_repeats_disagree_are_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    turns = iter("12")
+    flow = wtb.Workflow("moody")
+    flow.add_node("say", lambda state: {"said": next(turns) if state["moody"] else "1"}, start=True, cache=False)
+    cases = [{"id": name, "input": {"moody": name == "moody"}, "expected": {"said": "1"}} for name in ("calm", "moody")]
+    with wtb.Bench(folder=tmp_path / ".wtb") as bench:
+        bench.batch(flow, name="moods", cases=cases, repeats=2, workers=1, evaluators=[wtb.ExactMatch("said")])
+    rows = look_json(Shell(tmp_path), monkeypatch, "batch", "show", "moods", "--flaky")
+    assert [(row["case"], row["output"]) for row in rows] == [("moody", "1"), ("moody", "2")]
 
 
 def test_compare_says_what_is_worse_and_how_many_cases_more_would_tell(

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import wtb
+from wtb.application.queries import run_pages
 from wtb.bench import Bench
 from wtb.cli import main
 from wtb.cli.commands import look
@@ -160,6 +161,25 @@ def test_workflows_are_listed() -> None:
     (row,) = data("workflows")
     assert (row["workflow"], row["versions"], row["definitions"], row["runs"]) == ("counting", ["3"], 1, 1)
     assert re.search(r"^counting +3 +1 +1 ", shown("workflows"), re.MULTILINE)
+
+
+def test_runs_are_listed_by_person_id_and_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_pages, "_MOST_LOOKED_AT", 1)  # so that the first pages hold nobody who waits
+    flow = wtb.Workflow("asking")
+    flow.add_node("ask", lambda state, ctx: {"go": ctx.ask("Go on?")}, start=True)
+    with Bench() as bench:
+        bench.run(flow, {}, run_id="asks", created_by="ann")
+        for number in range(4):
+            bench.run(flow, {}, run_id=f"stands-{number}", break_before=["ask"], created_by="bob")
+
+    def found(*filters: str) -> list[str]:
+        return [row["run"] for row in data("ls", *filters)]
+
+    assert found("--health", "waiting", "--limit", "1") == ["asks"]
+    assert found("--health", "gone") == []
+    assert found("--by", "ann") == ["asks"]
+    assert found("--prefix", "stands", "--by", "bob", "--limit", "2") == ["stands-3", "stands-2"]
+    assert shown("ls", "--by", "nobody").startswith("No run matches.")
 
 
 def test_the_events_of_all_runs_are_one_list_that_outlives_them() -> None:

@@ -2,9 +2,10 @@ import { expect, test } from "vitest";
 import type { Model, Run } from "../src/api/types";
 import { rowsOf } from "../src/views/run/branches/rows";
 import { chosen, toggled } from "../src/views/run/choice";
+import { commandOf, type Part } from "../src/views/run/commands";
 import { visitText, type Checkpoint } from "../src/views/checkpoint/labels";
 import { eventText } from "../src/views/run/event-text";
-import { layered, loopBelow } from "../src/views/run/graph/layered";
+import { layered, loopOf } from "../src/views/run/graph/layered";
 import { aggregated, derived, expanded, type Graph } from "../src/views/run/graph/model";
 import { withNew } from "../src/views/run/output";
 import { blocksOf, instant, piecesOf, type StepBlock, type Visit } from "../src/views/run/timeline/blocks";
@@ -165,11 +166,29 @@ test("an event is told by its node and what happened, without ids", () => {
   expect(eventText({ calls, nodes: ["a#1"] })).toBe("calls: order#1, pay#2 · nodes: a#1");
 });
 
-test("an edge from a node to itself leaves and enters at the bottom of its box", () => {
-  const { points, label } = loopBelow({ id: "draft", width: 100, height: 40 }, { x: 200, y: 10 });
-  expect([points[0], points.at(-1), label]).toEqual([
+test("an edge from a node to itself is at the bottom of its box, or beside it where the next nodes are below", () => {
+  const [box, place] = [
+    { id: "draft", width: 100, height: 40 },
+    { x: 200, y: 10 },
+  ];
+  const [below, beside] = (["LR", "TB"] as const).map((direction) => loopOf(box, place, direction, "n < 2"));
+  expect([below?.points[0], below?.points.at(-1), below?.label]).toEqual([
     { x: 275, y: 50 },
     { x: 225, y: 50 },
     { x: 250, y: 80 },
   ]);
+  expect([beside?.points[0], beside?.points.at(-1)]).toEqual([
+    { x: 300, y: 40 },
+    { x: 300, y: 20 },
+  ]);
+  expect(beside?.label).toEqual({ x: 302.5, y: 62 }); // below the box, beside what leaves its middle
+});
+
+test("the command of a part has the choices of its view", () => {
+  const of = (part: Part, search = "") => commandOf(part, "a b", new URLSearchParams(search));
+  expect(of("checkpoints")).toBe("wtb history 'a b'");
+  expect(of("checkpoints", "every=true")).toBe("wtb history 'a b' --all");
+  expect(of("events", "noun=tool&severity=error")).toBe("wtb show 'a b' --events --type tool --severity error");
+  expect(of("output")).toBe("wtb show 'a b' --events --type node.logged --type node.emitted");
+  expect(of("output", "type=node.emitted")).toBe("wtb show 'a b' --events --type node.emitted");
 });

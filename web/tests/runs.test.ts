@@ -14,7 +14,9 @@ test("filters survive the way into the address and back, and unknown ones are le
   const filters = filtersOf(search);
   expect(filtersOf(searchOf(filters))).toEqual(filters);
   expect(filters.statuses).toEqual(["failed"]);
-  expect(commandOf(filters)).toBe("wtb ls --status failed --workflow 'a b' --since 7d --batch all");
+  expect(commandOf(filters)).toBe("wtb ls --status failed --workflow 'a b' --since 7d --health gone --batch all");
+  const whose = filtersOf(new URLSearchParams("by=ann lee&prefix=7f&health=waiting"));
+  expect(commandOf(whose)).toBe("wtb ls --by 'ann lee' --prefix 7f --health waiting");
   expect(isFiltered(filtersOf(new URLSearchParams("")))).toBe(false);
 });
 

@@ -112,6 +112,10 @@ class AuditPage:
     """What is wrong with events that cannot be shown because they do not match their hash."""
 
 
+NAMED_COUNTED = 20_000
+"""Of how many events that name somebody, the newest ones, people are counted."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditCounts:
     """How often each type of event occurred, and who caused how many."""

@@ -36,7 +36,9 @@ export function usePages<Item>(
   refetchInterval: number | false = false,
 ) {
   const client = useQueryClient();
-  const [problem, setProblem] = useState<Error | null>(null);
+  const list = JSON.stringify(key);
+  const [failed, setFailed] = useState<{ list: string; error: Error } | null>(null);
+  const problem = failed?.list === list ? failed.error : null;
   const [isReadingMore, setReadingMore] = useState(false);
   const under = useRef(false);
   const query = useQuery({
@@ -58,14 +60,14 @@ export function usePages<Item>(
       client.setQueryData<Pages<Item>>(key, (now) =>
         now?.next === cursor ? { items: [...now.items, ...page.items], next: page.next } : now,
       );
-      setProblem(null);
+      setFailed(null);
     } catch (error) {
-      setProblem(error as Error);
+      setFailed({ list, error: error as Error });
     } finally {
       under.current = false;
       setReadingMore(false);
     }
-  }, [client, read, JSON.stringify(key)]);
+  }, [client, read, list]);
   return {
     items: query.data?.items ?? [],
     hasMore: query.data?.next != null,
@@ -73,6 +75,7 @@ export function usePages<Item>(
     isReadingMore,
     error: query.error ?? problem,
     retry: () => void (query.error === null ? more() : query.refetch()),
-    more: () => void more(),
+    /** What could not be read is read again only when a person asks for it: a list at its end asks all the time. */
+    more: () => void (problem === null && more()),
   };
 }

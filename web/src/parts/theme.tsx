@@ -15,11 +15,13 @@ export function ThemeButton() {
   return (
     <button
       type="button"
-      className="plain"
+      className="plain theme"
       onClick={() => setTheme(NEXT[theme])}
       title="Change the colours of the page"
+      aria-label={`Colours: ${theme}`}
     >
-      Colours: {theme}
+      <span className="wide-only">Colours: </span>
+      {theme}
     </button>
   );
 }

@@ -14,7 +14,7 @@ from wtb.cli.commands.events import event_data, event_row
 from wtb.cli.exit_codes import UNEXPECTED
 from wtb.cli.output import as_json, duration, echo, example, print_json, print_table, show_rows, url
 from wtb.cli.times import point
-from wtb.domain.audit import AuditFilter, Period, who_caused
+from wtb.domain.audit import NAMED_COUNTED, AuditFilter, Period, who_caused
 from wtb.domain.display import counted
 from wtb.domain.errors import InvalidInput
 from wtb.domain.events import RecordedEvent, Severity
@@ -163,6 +163,8 @@ def summary(*, since: str | None, until: str | None, url: str | None, as_json: b
         if found:
             echo()
             print_table([{noun: name, "count": count} for name, count in found.items()])
+        if noun == "by" and sum(found.values()) >= NAMED_COUNTED:
+            echo(f"People are counted in the newest {NAMED_COUNTED:,} events that name somebody.")
 
 
 def _ranked(counts: Mapping[Any, int]) -> dict[str, int]:

@@ -55,6 +55,8 @@ def _row(batch: Batch) -> dict[str, Any]:
 @click.option(
     "--different", metavar="METRIC", help="Show only cases on which combinations disagree, the widest spread first."
 )
+@click.option("--flaky", is_flag=True, help="Show only cases on which repeats of one combination disagree.")
+@click.option("--case", "case", metavar="CASE", help="Show only this case.")
 @click.option(
     "--pareto",
     multiple=True,
@@ -81,6 +83,8 @@ def show_batch(
     name: str,
     by_case: bool,
     different: str | None,
+    flaky: bool,
+    case: str | None,
     pareto: tuple[str, ...],
     tags: tuple[str, ...],
     failed: bool,
@@ -106,8 +110,8 @@ def show_batch(
             show_rows(failure_rows(result), as_json=as_json, empty="No job and no evaluator failed.")
             if not as_json:
                 print_evaluation_counts(result)
-        elif by_case or different is not None:
-            _show_cases(result, different, as_json=as_json)
+        elif by_case or different is not None or flaky or case is not None:
+            _show_cases(result, different, flaky=flaky, case=case, as_json=as_json)
         else:
             front = result.pareto(*pareto) if pareto else result.combinations
             rows = [row for row in best_first(result) if row.combination in front]
@@ -126,8 +130,15 @@ def _write(result: BatchResult, path: Path, *, as_json: bool) -> None:
     show({"file": str(path), "rows": count}, f"{counted(count, 'row')} written to {path}.", as_json=as_json)
 
 
-def _show_cases(result: BatchResult, different: str | None, *, as_json: bool) -> None:
+def _show_cases(result: BatchResult, different: str | None, *, flaky: bool, case: str | None, as_json: bool) -> None:
     order = list(result.batch.record.cases) if different is None else result.different(different)
+    if flaky:
+        disagreeing = {each.case_id for each in result.flaky()}
+        order = [each for each in order if each in disagreeing]
+    if case is not None:
+        if case not in result.batch.record.cases:
+            raise InvalidInput(f"batch {result.batch.name!r} has no case {case!r}")
+        order = [each for each in order if each == case]
     place = {case: number for number, case in enumerate(order)}
     columns = {name: number for number, name in enumerate(result.combinations)}
     jobs = [job for job in result.results if job.case_id in place]
@@ -137,6 +148,8 @@ def _show_cases(result: BatchResult, different: str | None, *, as_json: bool) ->
         return
     metrics = list(result.metrics) if different is None else [different]
     empty = "No results yet." if different is None else f"All combinations agree on {different}."
+    if flaky and result.results:
+        empty = "No case is flaky: all repeats agree."
     print_cases(result, jobs, metrics)
     if not jobs:
         echo(empty)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
@@ -11,7 +12,8 @@ import click
 
 from wtb.application.queries.cursors import run_cursor
 from wtb.application.queries.lookup import Prefix
-from wtb.application.queries.views import CheckpointPage, HistoryRow, RunRow
+from wtb.application.queries.service import Queries
+from wtb.application.queries.views import CheckpointPage, Health, HistoryRow, RunPage, RunRow
 from wtb.bench import Bench
 from wtb.cli.output import (
     as_json,
@@ -29,6 +31,7 @@ from wtb.cli.views.run_ids import short_ids
 from wtb.cli.views.tree import print_tree
 from wtb.domain.execution import ExecutionStatus
 from wtb.domain.job_origin import JobOrigin
+from wtb.domain.run_filters import RunFilters
 from wtb.domain.tree import HistoryTree
 
 EVERY_BATCH = "all"
@@ -47,7 +50,14 @@ _TABLE = 500
     help="Only runs with this status; repeatable.",
 )
 @click.option("--workflow", metavar="NAME", help="Only runs of this workflow.")
+@click.option("--by", metavar="PERSON", help="Only runs that this person created.")
 @click.option("--since", metavar="AGE", help="Only runs created within this time: 30m, 12h, 7d, 2w.")
+@click.option("--prefix", default="", metavar="ID", help="Only runs whose ids begin like this.")
+@click.option(
+    "--health",
+    type=click.Choice([health.value for health in Health]),
+    help="Only runs whose process is `gone`, that are `abandoned`, or that are `waiting` for a person.",
+)
 @click.option(
     "--batch", metavar="BATCH|all", help="Only the runs of this batch; `all` shows runs with and without a batch."
 )
@@ -60,7 +70,10 @@ def ls(
     *,
     statuses: tuple[str, ...],
     workflow: str | None,
+    by: str | None,
     since: str | None,
+    prefix: str,
+    health: str | None,
     batch: str | None,
     limit: int,
     before: str | None,
@@ -75,20 +88,23 @@ def ls(
     with Bench(url) as bench:
         queries = bench.services.queries
         last = None if before is None else queries.execution(Prefix(before))
-        page = queries.run_page(
-            batch=None if batch in (None, EVERY_BATCH) else queries.batch_record(batch).id,
-            without_batches=batch is None,
-            statuses=[ExecutionStatus(status) for status in statuses],
-            workflow=workflow,
-            since=None if since is None else datetime.now(UTC) - span(since, "--since"),
-            limit=limit,
-            cursor=None if last is None else run_cursor(last),
-        )
+        filters: RunFilters = {
+            "batch": None if batch in (None, EVERY_BATCH) else queries.batch_record(batch).id,
+            "without_batches": batch is None,
+            "statuses": [ExecutionStatus(status) for status in statuses],
+            "workflow": workflow,
+            "created_by": by,
+            "since": None if since is None else datetime.now(UTC) - span(since, "--since"),
+            "prefix": prefix,
+        }
+        wanted = None if health is None else Health(health)
+        cursor = None if last is None else run_cursor(last)
+        page = _whole_page(queries, cursor, limit, wanted, filters)
     rows = [_run_row(row) for row in page.rows]
     if as_json:
         print_json(rows)
         return
-    filtered = statuses or workflow is not None or since is not None or batch not in (None, EVERY_BATCH) or before
+    filtered = statuses or workflow or by or since or prefix or health or batch not in (None, EVERY_BATCH) or before
     empty = "No run matches." if filtered else "No runs here yet; `wtb run file.py` starts one."
     if batch is None:
         empty += " `--batch all` lists the runs of batches, too."
@@ -97,6 +113,17 @@ def ls(
         echo(f"There are more: add `--before {rows[-1]['run']}`.")
     if any(row["neglect"] and row["status"] == ExecutionStatus.RUNNING for row in rows):
         echo("No process is running those that are gone or abandoned; continue one with `wtb resume RUN`.")
+
+
+def _whole_page(
+    queries: Queries, cursor: str | None, limit: int, health: Health | None, filters: RunFilters
+) -> RunPage:
+    """Return as many runs as wanted: a page of those with a health may hold fewer, although others follow."""
+    page = queries.run_page(cursor=cursor, limit=limit, health=health, **filters)
+    while page.next is not None and len(page.rows) < limit:
+        more = queries.run_page(cursor=page.next, limit=limit - len(page.rows), health=health, **filters)
+        page = replace(more, rows=page.rows + more.rows)
+    return page
 
 
 def _run_row(row: RunRow) -> dict[str, Any]:

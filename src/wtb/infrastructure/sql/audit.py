@@ -7,7 +7,7 @@ from collections import Counter
 from datetime import timedelta
 from typing import Any
 
-from wtb.domain.audit import ALL_TIME, AuditCounts, AuditFilter, AuditPage, ChainCheck, Period, ToolUse
+from wtb.domain.audit import ALL_TIME, NAMED_COUNTED, AuditCounts, AuditFilter, AuditPage, ChainCheck, Period, ToolUse
 from wtb.domain.ports import Codec
 from wtb.domain.tools import CallKind, CallStatus
 from wtb.infrastructure.chain_check import check_rows, sound_rows
@@ -69,7 +69,7 @@ class SqlAuditTrail:
         where = " AND ".join(["true", *in_period])
         types = self._transaction.rows(f"SELECT type, COUNT(*) FROM wtb_events WHERE {where} GROUP BY type", values)
         named = self._transaction.rows(
-            f"SELECT data FROM wtb_events WHERE {where} AND data LIKE ? ORDER BY position DESC LIMIT {_WINDOW}",
+            f"SELECT data FROM wtb_events WHERE {where} AND data LIKE ? ORDER BY position DESC LIMIT {NAMED_COUNTED}",
             (*values, _NAMED),
         )
         people = Counter(who for (data,) in named if isinstance(who := json.loads(data).get("by"), str))

@@ -1,5 +1,5 @@
 import { useInfiniteQuery } from "@tanstack/react-query";
-import { Fragment, useState } from "react";
+import { Fragment, useEffect, useState } from "react";
 import { Link } from "react-router";
 import { get } from "../../api/client";
 import type { Model } from "../../api/types";
@@ -22,7 +22,10 @@ type Answer = Model<"AuditListAnswer">;
 
 const TONES: Record<string, Tone> = { info: "idle", warning: "warn", error: "bad" };
 
-/** The trail, newest first. While only its newest page is shown, it follows what happens. */
+/** With fewer events in sight, the next page is read at once, up to so many pages. */
+const [FEW, MOST_PAGES] = [20, 6];
+
+/** The trail, newest first. Until a person asks for older events, it follows what happens. */
 export function Entries() {
   const [filters, set] = useFilters();
   const query = queryOf(filters);
@@ -34,9 +37,15 @@ export function Entries() {
     staleTime: 0,
     placeholderData: (before) => before,
   });
-  const isFirst = (pages.data?.pages.length ?? 0) <= 1;
-  const unseen = useNewEvents(["audit", "trail"], isFirst);
+  const [isOlder, setOlder] = useState(false);
+  const unseen = useNewEvents(["audit", "trail"], !isOlder);
   const entries = pages.data?.pages.flatMap((page) => page.items) ?? [];
+  // Of a batch, thousands of events in a row may be no decision: a page that ends among them is short.
+  const isShort = entries.length < FEW && (pages.data?.pages.length ?? 0) < MOST_PAGES;
+  const { hasNextPage, isFetching, isError, fetchNextPage } = pages;
+  useEffect(() => {
+    if (isShort && hasNextPage && !isFetching && !isError) void fetchNextPage();
+  }, [isShort, hasNextPage, isFetching, isError, fetchNextPage]);
   const faults = [...new Set(pages.data?.pages.flatMap((page) => page.faults))];
   return (
     <>
@@ -54,7 +63,11 @@ export function Entries() {
       {pages.isSuccess && entries.length === 0 && faults.length === 0 && <Nothing isFiltered={isFiltered(filters)} />}
       {entries.length > 0 && <EntryTable entries={entries} choose={(name) => set("by", name)} />}
       {pages.hasNextPage && (
-        <button type="button" disabled={pages.isFetchingNextPage} onClick={() => void pages.fetchNextPage()}>
+        <button
+          type="button"
+          disabled={pages.isFetchingNextPage}
+          onClick={() => (setOlder(true), void pages.fetchNextPage())}
+        >
           Show older events
         </button>
       )}

@@ -28,12 +28,17 @@ export function Summary() {
       </div>
       {found.isPending && <Loading what="the summary" />}
       {found.error !== null && <ProblemNote error={found.error} retry={() => void found.refetch()} />}
-      {found.data?.events === 0 && <Empty title="Nothing happened in this time" />}
+      {found.data?.events === 0 && <Empty title="Nothing happened in this time">Choose another time above.</Empty>}
       {found.data !== undefined && found.data.events > 0 && (
         <>
           <p role="status">{countText(found.data.events, "event")}.</p>
           <div className="audit-counts">
-            <Counts title="People" counts={found.data.people} to={(name) => ({ by: name })} />
+            <Counts
+              title="People"
+              counts={found.data.people}
+              note={isCut(found.data.people) ? "in the newest 20,000 events that name somebody" : undefined}
+              to={(name) => ({ by: name })}
+            />
             <Counts
               title="Severity"
               counts={found.data.severities}
@@ -48,19 +53,26 @@ export function Summary() {
   );
 }
 
+/** Whether there are more events that name somebody than the server reads for its summary. */
+function isCut(people: Readonly<Record<string, number>>): boolean {
+  return Object.values(people).reduce((sum, count) => sum + count, 0) >= 20_000;
+}
+
 interface CountsProps {
   title: string;
   counts: Readonly<Record<string, number>>;
+  note?: string;
   to: (name: string) => Record<string, string>;
 }
 
-function Counts({ title, counts, to }: CountsProps) {
+function Counts({ title, counts, note, to }: CountsProps) {
   const rows = Object.entries(counts);
   const most = Math.max(1, ...rows.map(([, count]) => count));
   return (
     <section className="card">
       <h2>{title}</h2>
       {rows.length === 0 && <p className="quiet">nobody</p>}
+      {note !== undefined && <p className="quiet">{note}</p>}
       <ul className="bars">
         {rows.map(([name, count]) => (
           <li key={name}>

@@ -28,7 +28,9 @@ export function ToolStatistics() {
       {found.isPending && <Loading what="the tools" />}
       {found.error !== null && <ProblemNote error={found.error} retry={() => void found.refetch()} />}
       {found.data?.items.length === 0 && (
-        <Empty title="No tool was called in this time">Calls that nodes make with ctx.tool are counted here.</Empty>
+        <Empty title="No tool was called in this time">
+          Choose another time above. Calls that nodes make with ctx.tool are counted here.
+        </Empty>
       )}
       {found.data !== undefined && found.data.items.length > 0 && <ToolTable tools={found.data.items} />}
       <Command text={["wtb audit tools", ...periodWords(filters)].join(" ")} />

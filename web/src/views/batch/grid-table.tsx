@@ -1,5 +1,6 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { memo, useCallback, useEffect, useRef, useState, type KeyboardEvent } from "react";
+import { Breakable } from "../../parts/breakable";
 import { figureText } from "../../parts/format";
 import { meanOf, repeatsOf, type GridPage, type GridRow, type Repeat } from "./grid-data";
 import { heatStyle } from "./heat";
@@ -98,7 +99,9 @@ export function GridTable({ page, rows, columns, baseline }: Props) {
                 style={{ left: start, width: columnWidth }}
                 title={name}
               >
-                <span>{breakable(name)}</span>
+                <span>
+                  <Breakable name={name} />
+                </span>
               </div>
             );
           })}
@@ -131,11 +134,6 @@ export function GridTable({ page, rows, columns, baseline }: Props) {
       </div>
     </div>
   );
-}
-
-/** A name that breaks after `=` and `_` before it breaks anywhere. */
-function breakable(name: string): string {
-  return name.replaceAll(/([=_])/g, "$1\u200b");
 }
 
 function moved(key: string, { row, column }: Place, rows: number, columns: number): Place | null {

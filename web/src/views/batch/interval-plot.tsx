@@ -3,6 +3,7 @@ import { scaleLinear } from "@visx/scale";
 import { useMemo, useRef, type ReactNode } from "react";
 import { columnText, figureText } from "../../parts/format";
 import type { Tone } from "../../parts/status";
+import { Breakable } from "../../parts/breakable";
 import { useWidth } from "./use-width";
 import type { Interval } from "./verdicts";
 
@@ -52,7 +53,7 @@ export function IntervalPlot({ lines, label }: { lines: readonly PlotLine[]; lab
             .map((line) => (
               <div key={line.key} className="plot-line" role="row">
                 <span role="rowheader" className="plot-name">
-                  {line.name}
+                  {typeof line.name === "string" ? <Breakable name={line.name} /> : line.name}
                 </span>
                 <span role="cell" className={`plot-tone-${line.tone}`}>
                   <Track line={line} scale={scale} ticks={ticks} width={width} />

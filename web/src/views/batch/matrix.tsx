@@ -1,4 +1,5 @@
 import { Link, useSearchParams } from "react-router";
+import { Breakable } from "../../parts/breakable";
 import { useChoice } from "../../parts/choice";
 import { columnText, countText, figureText } from "../../parts/format";
 import { heatStyle } from "./heat";
@@ -67,7 +68,7 @@ export function MatrixTable({ matrix, tags }: { matrix: Matrix; tags: readonly s
             {shown.map((row) => (
               <tr key={row.combination} className={row.is_baseline ? "is-baseline" : ""}>
                 <th scope="row">
-                  {row.combination}
+                  <Breakable name={row.combination} />
                   {row.is_baseline && row.combination !== "baseline" && <span className="quiet"> (baseline)</span>}
                 </th>
                 {matrix.metrics.map((metric, at) => (

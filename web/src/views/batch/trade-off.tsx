@@ -1,12 +1,13 @@
 import { scaleLinear } from "@visx/scale";
 import { useRef } from "react";
 import type { Batch, Model } from "../../api/types";
+import { Breakable } from "../../parts/breakable";
 import { useChoice } from "../../parts/choice";
 import { Command, quoted } from "../../parts/command";
 import { Empty } from "../../parts/empty";
 import { columnText, figureText } from "../../parts/format";
 import { ProblemNote } from "../../parts/problem";
-import { useResults } from "./batch-queries";
+import { useCommandName, useResults } from "./batch-queries";
 import { MetricSelect } from "./metric-choice";
 import { useWidth } from "./use-width";
 import { arrowOf, bestFirst, metricOf, type Matrix, type Metric } from "./verdicts";
@@ -32,6 +33,7 @@ const PRICES = ["cost_usd", "latency_s", "tokens"];
 
 /** Two metrics against each other, and the combinations that no other one is shown to beat on both. */
 export default function TradeOff({ batch, matrix, id, isRunning }: Props) {
+  const called = useCommandName(batch);
   const [yName, setY] = useChoice("y", matrix.primary);
   const [xName, setX] = useChoice("x", otherMetric(matrix));
   const [x, y] = [metricOf(matrix, xName), metricOf(matrix, yName)];
@@ -52,15 +54,17 @@ export default function TradeOff({ batch, matrix, id, isRunning }: Props) {
       </div>
       {front.error !== null && <ProblemNote error={front.error} retry={() => void front.refetch()} />}
       {points.length === 0 ? (
-        <Empty title="There are no scores on both metrics yet" />
+        <Empty title="There are no scores on both metrics yet">
+          Choose other metrics above, or wait: points appear here as jobs end.
+        </Empty>
       ) : (
         <div className="trade-off">
-          <Picture points={points} x={x} y={y} />
+          <Picture points={points} x={x} y={y} isKnown={front.isSuccess} />
           <PointTable points={points} x={x} y={y} isKnown={front.isSuccess} />
         </div>
       )}
       <Command
-        text={`wtb batch show ${quoted(batch.name)} ${chosen.map((name) => `--pareto ${quoted(name)}`).join(" ")}`}
+        text={`wtb batch show ${quoted(called)} ${chosen.map((name) => `--pareto ${quoted(name)}`).join(" ")}`}
       />
     </>
   );
@@ -83,7 +87,15 @@ function pointsOf(matrix: Matrix, x: Metric, y: Metric, front: ReadonlySet<strin
   });
 }
 
-function Picture({ points, x, y }: { points: readonly Point[]; x: Metric; y: Metric }) {
+interface PictureProps {
+  points: readonly Point[];
+  x: Metric;
+  y: Metric;
+  /** Whether it is known which points are beaten. */
+  isKnown: boolean;
+}
+
+function Picture({ points, x, y, isKnown }: PictureProps) {
   const box = useRef<HTMLDivElement>(null);
   const width = useWidth(box, 520);
   const across = scaleOf(
@@ -135,7 +147,9 @@ function Picture({ points, x, y }: { points: readonly Point[]; x: Metric; y: Met
         ))}
       </svg>
       <figcaption className="quiet">
-        ◆ no other combination is shown to beat it on both · ○ beaten · B the baseline
+        {isKnown
+          ? "◆ no other combination is shown to beat it on both · ○ beaten · B the baseline"
+          : "Reading which combinations are beaten … · B the baseline"}
         {points.some((point) => point.errors > 0) && " · dashed: has failed runs"}
       </figcaption>
     </figure>
@@ -152,7 +166,7 @@ function lookOf(point: Point): string {
   return `point ${point.isFront ? "is-front" : ""} ${point.errors > 0 ? "has-errors" : ""}`;
 }
 
-function PointTable({ points, x, y, isKnown }: { points: readonly Point[]; x: Metric; y: Metric; isKnown: boolean }) {
+function PointTable({ points, x, y, isKnown }: PictureProps) {
   return (
     <div className="scroll point-table" tabIndex={0} role="region" aria-label="All combinations">
       <table>
@@ -172,7 +186,8 @@ function PointTable({ points, x, y, isKnown }: { points: readonly Point[]; x: Me
                 {isKnown && (point.isFront ? " ◆" : " ○")}
               </td>
               <td>
-                {point.name} {point.errors > 0 && <span className="errors">✕ {point.errors} failed</span>}
+                <Breakable name={point.name} />{" "}
+                {point.errors > 0 && <span className="errors">✕ {point.errors} failed</span>}
               </td>
               <td className="number">{columnText(point.y)}</td>
               <td className="number">{columnText(point.x)}</td>

@@ -52,7 +52,11 @@ export default function BatchesView() {
               <input value={name} placeholder="name or workflow" onChange={(event) => setName(event.target.value)} />
             </label>
           </div>
-          {shown.length === 0 ? <Empty title="No batch fits" /> : <BatchTable rows={shown} />}
+          {shown.length === 0 ? (
+            <Empty title="No batch fits">Write less of its name or of its workflow, or show older batches.</Empty>
+          ) : (
+            <BatchTable rows={shown} />
+          )}
           {pages.hasNextPage && (
             <button type="button" disabled={pages.isFetchingNextPage} onClick={() => void pages.fetchNextPage()}>
               Show older batches

@@ -43,7 +43,7 @@ function Missing({ id, error }: { id: string; error: Error }) {
       <h1>No such checkpoint</h1>
       <ProblemNote error={error} />
       <p>
-        Choose one of <Link to={toRun(id, "history")}>the checkpoints of run {id}</Link>.
+        Choose one of <Link to={toRun(id, "checkpoints")}>the checkpoints of run {id}</Link>.
       </p>
     </>
   );
@@ -73,10 +73,10 @@ function Shown({ id, run, at }: { id: string; run: Run | undefined; at: Detail }
       {tab === "state" && <StateView run={id} at={at.id} answer={at.state} />}
       {tab === "files" && <CheckpointFiles id={id} at={at} />}
       {tab === "calls" && <CheckpointCalls at={at} />}
-      {tab === "files" ? (
-        <Command text={`wtb show ${quoted(id)} --files --at ${quoted(commandName(at))}`} />
+      {tab === "calls" ? (
+        <Command text={`wtb show ${quoted(id)} --events --tools`} label="On the command line, with all other calls" />
       ) : (
-        <Command text={`wtb show ${quoted(id)} --at ${quoted(commandName(at))}`} />
+        <Command text={`wtb show ${quoted(id)}${tab === "files" ? " --files" : ""} --at ${quoted(commandName(at))}`} />
       )}
     </article>
   );

@@ -24,7 +24,7 @@ type Diff = Model<"DiffAnswer">;
 
 export default function DiffView({ id }: { id: string }) {
   const [search, setSearch] = useSearchParams();
-  const from = search.get("from") ?? "0";
+  const from = search.get("from") || "0";
   const to = search.get("to") ?? "";
   const other = search.get("run") ?? id;
   useLiveQueries(id, ["run", id]);

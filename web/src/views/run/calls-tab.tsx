@@ -39,7 +39,8 @@ export default function CallsTab({ run }: { run: Run }) {
   const query = useCalls(run.id);
   const calls = query.data?.pages.flatMap((page) => page.items) ?? [];
   const toggle = (key: string) => setOpen(open === key ? "" : key);
-  if (query.error !== null) return <ProblemNote error={query.error} retry={() => void query.refetch()} />;
+  if (query.data === undefined && query.error !== null)
+    return <ProblemNote error={query.error} retry={() => void query.refetch()} />;
   if (query.isPending) return <Loading what="the calls" />;
   if (calls.length === 0)
     return (
@@ -48,18 +49,26 @@ export default function CallsTab({ run }: { run: Run }) {
       </Empty>
     );
   return (
-    <VirtualTable
-      label="Calls in the order of their starts"
-      columns={COLUMNS}
-      items={calls}
-      keyOf={keyOf}
-      cells={(call) => callCells(call, open === keyOf(call), () => toggle(keyOf(call)))}
-      below={(call) => (open === keyOf(call) ? <CallDetails call={call} /> : null)}
-      hasMore={query.hasNextPage}
-      onEnd={() => void (query.isFetchingNextPage || query.fetchNextPage())}
-      minWidth="52rem"
-      place={`calls ${run.id}`}
-    />
+    <>
+      {query.error !== null && (
+        <ProblemNote
+          error={query.error}
+          retry={() => void (query.isFetchNextPageError ? query.fetchNextPage() : query.refetch())}
+        />
+      )}
+      <VirtualTable
+        label="Calls in the order of their starts"
+        columns={COLUMNS}
+        items={calls}
+        keyOf={keyOf}
+        cells={(call) => callCells(call, open === keyOf(call), () => toggle(keyOf(call)))}
+        below={(call) => (open === keyOf(call) ? <CallDetails call={call} /> : null)}
+        hasMore={query.hasNextPage}
+        onEnd={() => void (query.isError || query.isFetchingNextPage || query.fetchNextPage())}
+        minWidth="52rem"
+        place={`calls ${run.id}`}
+      />
+    </>
   );
 }
 

@@ -84,7 +84,7 @@ export default function CheckpointsTab({ run }: { run: Run }) {
       {pages.isPending ? (
         <Loading what="the checkpoints" />
       ) : pages.items.length === 0 ? (
-        <Empty title="No checkpoints">The run has none, or they were pruned.</Empty>
+        <Empty title="No checkpoints">They appear here as nodes end.</Empty>
       ) : (
         <VirtualTable
           label="Checkpoints, newest first"

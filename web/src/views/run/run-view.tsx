@@ -1,10 +1,11 @@
 /** One run: what it is and needs at the top, and everything it did below. */
 import { useQuery } from "@tanstack/react-query";
 import { lazy, Suspense } from "react";
+import { useSearchParams } from "react-router";
 import { getWithVersion } from "../../api/client";
 import { useLiveQueries } from "../../api/live";
 import type { Run } from "../../api/types";
-import { Command, quoted } from "../../parts/command";
+import { Command } from "../../parts/command";
 import { Loading } from "../../parts/loading";
 import { ProblemNote } from "../../parts/problem";
 import { Tabs, useTab } from "../../parts/tabs";
@@ -12,6 +13,7 @@ import { RunActions } from "./actions";
 import BranchesTab from "./branches/branches-tab";
 import CallsTab from "./calls-tab";
 import CheckpointsTab from "./checkpoints-tab";
+import { commandOf, type Part } from "./commands";
 import EventsTab from "./events-tab";
 import { RunHeader } from "./header";
 import { RunNotes } from "./notes";
@@ -24,10 +26,18 @@ import "./run.css";
 /** The only part that is large enough to be loaded on its own. */
 const GraphTab = lazy(() => import("./graph/graph-tab"));
 
-const NAMES = ["graph", "timeline", "branches", "checkpoints", "calls", "events", "output", "usage"] as const;
-type Name = (typeof NAMES)[number];
+const NAMES = [
+  "graph",
+  "timeline",
+  "branches",
+  "checkpoints",
+  "calls",
+  "events",
+  "output",
+  "usage",
+] as const satisfies Part[];
 
-const PANELS: Record<Name, React.ComponentType<{ run: Run }>> = {
+const PANELS: Record<Part, React.ComponentType<{ run: Run }>> = {
   graph: GraphTab,
   timeline: TimelineTab,
   branches: BranchesTab,
@@ -37,16 +47,6 @@ const PANELS: Record<Name, React.ComponentType<{ run: Run }>> = {
   output: OutputTab,
   usage: UsageTab,
 };
-const COMMANDS: Record<Name, (id: string) => string> = {
-  graph: (id) => `wtb show ${id}`,
-  timeline: (id) => `wtb history ${id}`,
-  branches: (id) => `wtb history ${id} --tree`,
-  checkpoints: (id) => `wtb history ${id} --all`,
-  calls: (id) => `wtb show ${id} --events --tools`,
-  events: (id) => `wtb show ${id} --events`,
-  output: (id) => `wtb show ${id} --events --type node.logged --type node.emitted`,
-  usage: (id) => `wtb show ${id} --summary`,
-};
 
 export default function RunView({ id }: { id: string }) {
   const query = useQuery({
@@ -55,6 +55,7 @@ export default function RunView({ id }: { id: string }) {
   });
   useLiveQueries(id, ["run", id]);
   const name = useTab(NAMES);
+  const [search] = useSearchParams();
   if (query.data === undefined) {
     return (
       <>
@@ -88,7 +89,7 @@ export default function RunView({ id }: { id: string }) {
       <Suspense fallback={<Loading what={`the ${name}`} />}>
         <Panel run={run} />
       </Suspense>
-      <Command text={COMMANDS[name](quoted(id))} />
+      <Command text={commandOf(name, id, search)} />
     </>
   );
 }

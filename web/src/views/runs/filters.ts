@@ -71,12 +71,15 @@ function begin(age: Age, now: Date): Date {
   return new Date(now.getTime() - HOURS[age] * 3_600_000);
 }
 
-/** Return the command that lists the same runs; `wtb ls` has no filter for people, ids and health. */
+/** Return the command that lists the same runs. */
 export function commandOf(filters: Filters): string {
   const words = ["wtb", "ls"];
   for (const status of filters.statuses) words.push("--status", status);
   if (filters.workflow !== "") words.push("--workflow", quoted(filters.workflow));
+  if (filters.by !== "") words.push("--by", quoted(filters.by));
   if (filters.since !== "") words.push("--since", filters.since);
+  if (filters.prefix !== "") words.push("--prefix", quoted(filters.prefix));
+  if (filters.health !== "") words.push("--health", filters.health);
   if (filters.batch !== "") words.push("--batch", quoted(filters.batch));
   return words.join(" ");
 }

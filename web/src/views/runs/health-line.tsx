@@ -7,6 +7,12 @@ import { useReadAfter } from "./use-runs";
 
 const MOST = 50;
 
+interface Count {
+  count: number;
+  /** Whether there may be more. */
+  isLeast: boolean;
+}
+
 export const HEALTH_TEXT: Record<Health, string> = {
   waiting: "waiting for a person",
   gone: "process gone",
@@ -23,13 +29,12 @@ export function HealthLine({ filters }: { filters: Filters }) {
     refetchInterval: 30_000,
   });
   useReadAfter(key, (event) => event.type.startsWith("execution."));
-  const found = HEALTHS.map((health, at) => ({ health, count: query.data?.[at] ?? 0 })).filter(
-    (each) => each.count > 0,
-  );
-  if (found.length === 0) return null;
+  const found = HEALTHS.map((health, at) => ({ health, ...query.data?.[at] }));
+  const needed = found.filter(({ count = 0 }) => count > 0);
+  if (needed.length === 0) return null;
   return (
     <p className="runs-health">
-      {found.map(({ health, count }) => (
+      {needed.map(({ health, count, isLeast }) => (
         <Link
           key={health}
           className={`badge badge-${TONES[health]}`}
@@ -38,14 +43,15 @@ export function HealthLine({ filters }: { filters: Filters }) {
             search: searchOf({ ...filters, health: filters.health === health ? "" : health, statuses: [] }).toString(),
           }}
         >
-          {count >= MOST ? `${MOST}+` : count} {HEALTH_TEXT[health]}
+          {count}
+          {isLeast && "+"} {HEALTH_TEXT[health]}
         </Link>
       ))}
     </p>
   );
 }
 
-async function countOf(health: Health, signal: AbortSignal): Promise<number> {
+async function countOf(health: Health, signal: AbortSignal): Promise<Count> {
   const list = await get<RunList>(["executions"], { health, batch: "none", limit: MOST }, signal);
-  return list.items.length;
+  return { count: list.items.length, isLeast: list.next != null };
 }

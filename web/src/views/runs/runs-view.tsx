@@ -1,5 +1,5 @@
 /** The list of runs. */
-import { useMemo } from "react";
+import { useEffect, useMemo } from "react";
 import { Link, useSearchParams } from "react-router";
 import type { RunRow } from "../../api/types";
 import { Command } from "../../parts/command";
@@ -28,6 +28,11 @@ export default function RunsView() {
   const counts = useCounts(filters);
   const mayStart = useMay("operator");
   const total = Object.values(counts ?? {}).reduce((sum, count) => sum + count, 0);
+  // A page of runs that need somebody may be empty although others follow: the server looks at some thousands at once.
+  const isLooking = runs.items.length === 0 && runs.hasMore && runs.error === null;
+  useEffect(() => {
+    if (isLooking) runs.more();
+  });
   const isBare = !isFiltered(filters) && runs.items.length === 0 && !runs.isPending && runs.error === null;
   return (
     <>
@@ -49,7 +54,7 @@ export default function RunsView() {
         <>
           <FilterBar filters={filters} counts={counts} />
           {runs.error !== null && <ProblemNote error={runs.error} retry={runs.retry} />}
-          {runs.isPending ? (
+          {runs.isPending || isLooking ? (
             <Loading what="the runs" />
           ) : runs.items.length === 0 && runs.error === null ? (
             <Empty title="No run fits these filters">

@@ -8,12 +8,12 @@ import { Loading } from "../../parts/loading";
 import { ProblemNote } from "../../parts/problem";
 import { useMay } from "../../parts/session";
 import { Badge } from "../../parts/status";
+import { Asked } from "../run/graph/asked";
 import { aggregated } from "../run/graph/model";
 import { StartForm } from "./start-form";
 import "./workflows.css";
 
 const Flow = lazy(() => import("../run/graph/flow").then((part) => ({ default: part.Flow })));
-const MOST_NODES = 500;
 
 export default function WorkflowView({ name }: { name: string }) {
   const graph = useQuery({
@@ -38,13 +38,11 @@ export default function WorkflowView({ name }: { name: string }) {
       {graph.data !== undefined && drawing !== null && (
         <div className="workflows-parts">
           <section aria-label="Graph">
-            {drawing.shapes.length > MOST_NODES ? (
-              <p className="note">The workflow has {drawing.shapes.length} nodes, too many for a picture.</p>
-            ) : (
+            <Asked count={drawing.shapes.length}>
               <Suspense fallback={<Loading what="the graph" />}>
                 <Flow drawing={drawing} chosen={null} isTall />
               </Suspense>
-            )}
+            </Asked>
             <p className="quiet">A dashed edge waits for all nodes that it comes from.</p>
           </section>
           {!graph.data.served ? (

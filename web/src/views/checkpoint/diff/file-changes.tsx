@@ -36,10 +36,13 @@ export function FileChanges({ changes }: { changes: readonly Change[] }) {
 
 function sizesText({ old, new: now, change }: Change): string {
   if (change === "mode changed") return `${old?.mode ?? ""} → ${now?.mode ?? ""}`;
-  return [old, now].flatMap((side) => (side === null ? [] : [sizeText(side.size_bytes)])).join(" → ");
+  return [old, now]
+    .flatMap((side) => (side === null || side.kind === "folder" ? [] : [sizeText(side.size_bytes)]))
+    .join(" → ");
 }
 
 function whyNot(change: Change): string {
+  if ((change.new ?? change.old)?.kind === "folder") return "A folder.";
   if (change.change === "mode changed") return "Only the permissions differ.";
   return "The contents are not two texts of moderate size, so that only their sizes are shown.";
 }

@@ -13,8 +13,9 @@ export function consequencesOf(plan: Plan, scope: Scope): Consequence[] {
     text: `${countText(count, "call")} of ${tool} cannot be undone and ${count === 1 ? "stays" : "stay"} in effect.`,
   }));
   if (plan.kept.length > 0) {
-    const why = scope.tools ? "because a fork builds on them" : "because you leave the calls alone";
-    found.push({ key: "kept", text: `${countText(plan.kept.length, "call")} stay in effect, ${why}.` });
+    const [stays, them] = plan.kept.length === 1 ? ["stays", "it"] : ["stay", "them"];
+    const why = scope.tools ? `because a fork builds on ${them}` : "because you leave the calls alone";
+    found.push({ key: "kept", text: `${countText(plan.kept.length, "call")} ${stays} in effect, ${why}.` });
   }
   return found;
 }

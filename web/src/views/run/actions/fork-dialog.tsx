@@ -32,7 +32,8 @@ export function ForkDialog({ run, target: given, onClose }: Props) {
   const [edits, setEdits] = useState<Edits>([]);
   const [input, setInput] = useState("{}");
   const [isRun, setRun] = useState(true);
-  const target = where === "earlier" ? earlier : (given ?? run.head);
+  const position = given ?? (run.head === null ? null : { ...run.head, mark: "head" });
+  const target = where === "earlier" ? earlier : position;
   const read = readTyped("json", input);
   const go = useChange(run.id, async () => {
     const begin =
@@ -62,7 +63,7 @@ export function ForkDialog({ run, target: given, onClose }: Props) {
           <fieldset className="choices">
             <legend>It begins</legend>
             <Radio here="position" {...{ where, setWhere }}>
-              at {target0(given ?? run.head)}
+              at {placeText(position)}
             </Radio>
             {given === null && (
               <Radio here="earlier" {...{ where, setWhere }}>
@@ -125,7 +126,7 @@ export function ForkDialog({ run, target: given, onClose }: Props) {
   );
 }
 
-function target0(target: Checkpoint | null): string {
+function placeText(target: Checkpoint | null): string {
   return target === null ? "its start" : `${visitText(target)}, step ${target.step}`;
 }
 

@@ -157,7 +157,9 @@ export function DeleteDialog({ run, onClose }: Props) {
         Forks and events stay. The effects of its tools are not undone: restore its start first if they should be.
       </p>
       <label className="stacked">
-        Type <code>{run.id}</code> to delete it
+        <span>
+          Type <code>{run.id}</code> to delete it
+        </span>
         <input value={typed} autoComplete="off" onChange={(event) => setTyped(event.target.value)} />
       </label>
       {go.error !== null && <ProblemNote error={go.error} />}

@@ -12,8 +12,8 @@ import {
 import "@xyflow/react/dist/base.css";
 import { useMemo } from "react";
 import { Loading } from "../../../parts/loading";
-import type { Layout } from "./layered";
-import type { Drawing, Shape } from "./model";
+import type { Layout, Request } from "./layered";
+import type { Drawing, Link, Shape } from "./model";
 import { RouteLine, type RouteEdge } from "./route-edge";
 import { useLayout } from "./use-layout";
 import "./graph.css";
@@ -27,6 +27,9 @@ const NODE_TYPES = { shape: ShapeCard };
 const EDGE_TYPES = { route: RouteLine };
 /** On wide screens the graph goes from the left to the right. */
 const WIDE_PX = 900;
+/** So many screens of nodes can still be read when they are made to fit into one. */
+const SCREENS = 4;
+const FEW = 12;
 
 interface Props {
   drawing: Drawing;
@@ -38,13 +41,14 @@ interface Props {
 }
 
 export function Flow({ drawing, chosen, onChoose, isTall = false }: Props) {
+  const direction: Request["direction"] = !isTall && window.innerWidth >= WIDE_PX ? "LR" : "TB";
   const request = useMemo(
     () => ({
       boxes: drawing.shapes.map((shape) => ({ id: shape.id, width: widthOf(shape), height: HEIGHT })),
-      links: drawing.links.map(({ id, source, target, label }) => ({ id, source, target, label: shortened(label) })),
-      direction: !isTall && window.innerWidth >= WIDE_PX ? ("LR" as const) : ("TB" as const),
+      links: drawing.links.map((link) => ({ ...link, label: labelOf(link, direction) })),
+      direction,
     }),
-    [drawing, isTall],
+    [drawing, direction],
   );
   const layout = useLayout(request);
   const nodes = useMemo(
@@ -62,7 +66,10 @@ export function Flow({ drawing, chosen, onChoose, isTall = false }: Props) {
       })),
     [drawing, layout, chosen, onChoose],
   );
-  const edges = useMemo(() => drawing.links.map((link) => edgeOf(link, layout)), [drawing, layout]);
+  const edges = useMemo(
+    () => drawing.links.map((link) => edgeOf(link, layout, direction)),
+    [drawing, layout, direction],
+  );
   if (layout === null) return <Loading what="the layout of the graph" />;
   return (
     <>
@@ -76,7 +83,7 @@ export function Flow({ drawing, chosen, onChoose, isTall = false }: Props) {
           nodeTypes={NODE_TYPES}
           edgeTypes={EDGE_TYPES}
           fitView
-          fitViewOptions={{ padding: 0.12, maxZoom: 1.1 }}
+          fitViewOptions={{ padding: 0.12, maxZoom: 1.1, nodes: firstOf(drawing, layout) }}
           minZoom={0.05}
           nodesDraggable={false}
           nodesConnectable={false}
@@ -101,14 +108,14 @@ export function Flow({ drawing, chosen, onChoose, isTall = false }: Props) {
   );
 }
 
-function edgeOf(link: Drawing["links"][number], layout: Layout | null): RouteEdge {
+function edgeOf(link: Link, layout: Layout | null, direction: Request["direction"]): RouteEdge {
   return {
     id: link.id,
     type: "route",
     source: link.source,
     target: link.target,
     data: { route: layout?.routes[link.id] },
-    label: shortened(link.label),
+    label: labelOf(link, direction),
     className: link.isJoin ? "graph-join" : undefined,
     markerEnd: { type: MarkerType.ArrowClosed, width: 16, height: 16, color: "var(--quiet)" },
   };
@@ -116,6 +123,15 @@ function edgeOf(link: Drawing["links"][number], layout: Layout | null): RouteEdg
 
 function widthOf(shape: Shape): number {
   return shape.node === "" ? END_WIDTH : WIDTH;
+}
+
+/** A graph that would be too small to be read as a whole is shown from its beginning; undefined for all others. */
+function firstOf(drawing: Drawing, layout: Layout): { id: string }[] | undefined {
+  const places = Object.values(layout.places);
+  const isLarge =
+    Math.max(...places.map((place) => place.x)) > SCREENS * window.innerWidth ||
+    Math.max(...places.map((place) => place.y)) > SCREENS * window.innerHeight;
+  return isLarge ? drawing.shapes.slice(0, FEW).map(({ id }) => ({ id })) : undefined;
 }
 
 /** The frame has the form of the graph, within limits that the sheet sets. */
@@ -126,8 +142,10 @@ function ratioOf(layout: Layout): number {
   return (width * 1.1) / (height + 120);
 }
 
-function shortened(label: string): string {
-  return label.length > 30 ? `${label.slice(0, 30)} …` : label;
+/** The label of an edge, cut to the room that it has: beside a box there is less than between two. */
+function labelOf({ label, source, target }: Link, direction: Request["direction"]): string {
+  const most = source === target && direction === "TB" ? 14 : 30;
+  return label.length > most ? `${label.slice(0, most)} …` : label;
 }
 
 function ShapeCard({ data: { shape }, selected }: NodeProps<ShapeNode>) {

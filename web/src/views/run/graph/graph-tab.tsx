@@ -1,20 +1,18 @@
 /** The graph of a run: each node with what happened in it, or each visit on its own. */
 import { useQuery } from "@tanstack/react-query";
-import { useCallback, useMemo, useState } from "react";
+import { useCallback, useMemo } from "react";
 import { get } from "../../../api/client";
 import type { Model, Run } from "../../../api/types";
 import { useChoice } from "../../../parts/choice";
 import { Empty } from "../../../parts/empty";
-import { countText } from "../../../parts/format";
 import { Loading } from "../../../parts/loading";
 import { ProblemNote } from "../../../parts/problem";
 import { useUsage } from "../usage-tab";
+import { Asked } from "./asked";
 import { Flow } from "./flow";
 import { aggregated, derived, expanded, type Drawing, type Graph, type Shape } from "./model";
 import { NodePanel } from "./node-panel";
 
-/** Above this many nodes a person is asked first: a picture of them takes long, and shows little. */
-const MOST_NODES = 500;
 const LAST_STEPS = 100;
 const EXPANDED_STEPS = 500;
 
@@ -85,18 +83,4 @@ export default function GraphTab({ run }: { run: Run }) {
 function hasAll(graph: Graph, usage: readonly Model<"NodeUsageAnswer">[]): boolean {
   const names = new Set(graph.nodes.map((node) => node.name));
   return usage.every((each) => names.has(each.node));
-}
-
-/** Asks before something is drawn that may take long. */
-export function Asked({ count, children }: { count: number; children: React.ReactNode }) {
-  const [isWanted, setWanted] = useState(false);
-  if (count <= MOST_NODES || isWanted) return children;
-  return (
-    <div className="empty">
-      <p>This graph has {countText(count, "node")}. Drawing it can take a while.</p>
-      <button type="button" onClick={() => setWanted(true)}>
-        Draw it
-      </button>
-    </div>
-  );
 }

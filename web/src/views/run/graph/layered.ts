@@ -57,9 +57,30 @@ export function layered({ boxes, links, direction }: Request): Layout {
 }
 
 const DROP = 30;
+/** The width of a letter of a label. */
+export const CHARACTER = 7;
 
-/** The way of an edge from a box back to itself: out of its bottom at the right, and in at the left. */
-export function loopBelow(box: Box, at: Place): Route {
+/** The way of an edge from a box back to itself, on a side that other edges leave free. */
+export function loopOf(box: Box, at: Place, direction: Request["direction"], label: string): Route {
+  return direction === "LR" ? loopBelow(box, at) : loopBeside(box, at, label);
+}
+
+/** Out at the right, below the middle, and in above it. */
+function loopBeside(box: Box, at: Place, label: string): Route {
+  const right = at.x + box.width;
+  const [low, high] = [at.y + box.height * 0.75, at.y + box.height * 0.25];
+  const points = [
+    { x: right, y: low },
+    { x: right + DROP, y: low },
+    { x: right + DROP, y: high },
+    { x: right, y: high },
+  ];
+  const below = { x: right - DROP / 2 + (label.length * CHARACTER) / 2, y: at.y + box.height + 12 };
+  return { points, label: below };
+}
+
+/** Out of the bottom at the right, and in at the left. */
+function loopBelow(box: Box, at: Place): Route {
   const bottom = at.y + box.height;
   const [right, left] = [at.x + box.width * 0.75, at.x + box.width * 0.25];
   const points = [

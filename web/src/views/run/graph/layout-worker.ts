@@ -1,8 +1,6 @@
 /** Computes a layout beside the page, which stays usable and may give up on it. */
 import { Graph, layout } from "@dagrejs/dagre";
-import { loopBelow, type Layout, type Place, type Request } from "./layered";
-
-const CHARACTER = 7;
+import { CHARACTER, loopOf, type Layout, type Place, type Request } from "./layered";
 
 self.onmessage = ({ data }: MessageEvent<Request>) => {
   const graph = new Graph({ multigraph: true });
@@ -24,9 +22,10 @@ self.onmessage = ({ data }: MessageEvent<Request>) => {
     const hasLabel = edge.x !== undefined && edge.y !== undefined;
     found.routes[id] = { points: edge.points ?? [], label: hasLabel ? { x: edge.x!, y: edge.y! } : null };
   }
-  for (const { id, source, target } of data.links) {
+  for (const { id, source, target, label } of data.links) {
     const box = data.boxes.find((each) => each.id === source);
-    if (source === target && box !== undefined) found.routes[id] = loopBelow(box, found.places[source]!);
+    if (source === target && box !== undefined)
+      found.routes[id] = loopOf(box, found.places[source]!, data.direction, label);
   }
   self.postMessage(found);
 };

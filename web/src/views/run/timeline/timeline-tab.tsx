@@ -52,11 +52,12 @@ export default function TimelineTab({ run }: { run: Run }) {
   const isShort = isWhole && pages.items.length <= 2 * STEPS;
   const shown = useMemo(() => (isShort ? blocks : [...blocks].reverse()), [blocks, isShort]);
   const longestMs = Math.max(0.001, ...blocks.map((block) => (block.kind === "step" ? block.lengthMs : 0)));
-  if (pages.error !== null) return <ProblemNote error={pages.error} retry={pages.retry} />;
+  if (pages.error !== null && blocks.length === 0) return <ProblemNote error={pages.error} retry={pages.retry} />;
   if (pages.isPending) return <Loading what="the timeline" />;
   if (blocks.length === 0) return <Empty title="No node has run yet">The first one appears here when it begins.</Empty>;
   return (
     <section aria-label="Timeline">
+      {pages.error !== null && <ProblemNote error={pages.error} retry={pages.retry} />}
       <Overview blocks={blocks} nowMs={nowMs} />
       <p className="quiet timeline-scale">
         {isShort ? "In the order of time" : "The latest first"}. The full width of a bar is{" "}
