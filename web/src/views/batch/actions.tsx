@@ -7,13 +7,12 @@ import type { Batch, CommandAnswer, Model } from "../../api/types";
 import { Command, quoted } from "../../parts/command";
 import { ProblemNote } from "../../parts/problem";
 import { useMay } from "../../parts/session";
-import { isMoving, useCommandName } from "./batch-queries";
+import { isMoving } from "./batch-queries";
 
 type Verb = "cancel" | "resume" | "retry";
 
 /** What can be done with a batch, and links to its report. */
 export function Actions({ batch }: { batch: Batch }) {
-  const name = quoted(useCommandName(batch));
   const client = useQueryClient();
   const [search] = useSearchParams();
   const [command, setCommand] = useState<string | null>(search.get("command"));
@@ -50,11 +49,14 @@ export function Actions({ batch }: { batch: Batch }) {
         </a>
         <details className="more">
           <summary>Commands</summary>
-          <Command text={`wtb batch status ${name}`} label="How far it has come" />
-          <Command text={`wtb batch cancel ${name}`} label="Cancel it" />
-          <Command text={`wtb batch retry ${name} FILE`} label="Retry failures, with the file of the batch" />
-          <Command text={`wtb report ${name}`} label="Write the report" />
-          <Command text={`wtb batch show ${name} --csv results.csv`} label="Export every result" />
+          <Command text={`wtb batch status ${quoted(batch.name)}`} label="How far it has come" />
+          <Command text={`wtb batch cancel ${quoted(batch.name)}`} label="Cancel it" />
+          <Command
+            text={`wtb batch retry ${quoted(batch.name)} FILE`}
+            label="Retry failures, with the file of the batch"
+          />
+          <Command text={`wtb report ${quoted(batch.name)}`} label="Write the report" />
+          <Command text={`wtb batch show ${quoted(batch.name)} --csv results.csv`} label="Export every result" />
         </details>
       </div>
       {acting.error !== null && <ProblemNote error={acting.error} />}

@@ -8,7 +8,6 @@ import { Loading } from "../../parts/loading";
 import { ProblemNote } from "../../parts/problem";
 import { useMay } from "../../parts/session";
 import { When } from "../../parts/times";
-import { useCommandName } from "./batch-queries";
 import { Gate } from "./gate";
 import type { Matrix } from "./verdicts";
 
@@ -60,7 +59,6 @@ function BaselineList({ baselines }: { baselines: readonly Baseline[] }) {
 
 function SaveForm({ batch, matrix, taken }: { batch: Batch; matrix: Matrix; taken: readonly string[] }) {
   const client = useQueryClient();
-  const called = useCommandName(batch);
   const [name, setName] = useState("");
   const [combination, setCombination] = useState(matrix.baseline);
   const saving = useMutation({
@@ -72,7 +70,7 @@ function SaveForm({ batch, matrix, taken }: { batch: Batch; matrix: Matrix; take
     event.preventDefault();
     saving.mutate();
   };
-  const source = combination === matrix.baseline ? called : `${called}:${combination}`;
+  const source = combination === matrix.baseline ? batch.name : `${batch.name}:${combination}`;
   return (
     <form className="stack" onSubmit={submit}>
       <h3>Save scores of this batch</h3>

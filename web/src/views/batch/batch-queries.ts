@@ -3,7 +3,7 @@ import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useEffect, useRef } from "react";
 import { get, type Query } from "../../api/client";
 import { useEvents } from "../../api/live";
-import type { Batch, BatchRow, Page } from "../../api/types";
+import type { Batch } from "../../api/types";
 import type { Matrix } from "./verdicts";
 
 /** A server is asked again only after this many times the time that it took to answer. */
@@ -28,16 +28,6 @@ export function useBatch(id: string) {
   });
   useEndOf(id, found.data);
   return found;
-}
-
-/** How commands name a batch: by its name, which means the latest one, or by its id if another one has followed. */
-export function useCommandName(batch: Pick<Batch, "id" | "name">): string {
-  const latest = useQuery({
-    queryKey: ["batches", "latest", batch.name],
-    queryFn: ({ signal }) => get<Page<BatchRow>>(["batches"], { name: batch.name, limit: 1 }, signal),
-  });
-  const id = latest.data?.items[0]?.id ?? batch.id;
-  return id === batch.id ? batch.name : batch.id;
 }
 
 /** Read all results once more when a batch has ended, or has been run again. */

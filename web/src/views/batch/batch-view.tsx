@@ -11,7 +11,7 @@ import { Status } from "../../parts/status";
 import { Tabs, useTab } from "../../parts/tabs";
 import { When } from "../../parts/times";
 import { Actions } from "./actions";
-import { isMoving, useBatch, useCommandName, useMatrix } from "./batch-queries";
+import { isMoving, useBatch, useMatrix } from "./batch-queries";
 import "./batch.css";
 import { Conclusion } from "./conclusion";
 import { Failures } from "./failures";
@@ -110,8 +110,8 @@ interface PartProps {
 }
 
 function Part({ tab, batch, matrix, id }: PartProps) {
-  const name = quoted(useCommandName(batch));
   const isRunning = isMoving(batch.status);
+  const name = quoted(batch.name);
   switch (tab) {
     case "matrix":
       return (

@@ -8,7 +8,7 @@ import { Empty } from "../../parts/empty";
 import { toBatch } from "../../parts/links";
 import { Loading } from "../../parts/loading";
 import { ProblemNote } from "../../parts/problem";
-import { isMoving, useBatch, useCommandName } from "./batch-queries";
+import { isMoving, useBatch } from "./batch-queries";
 import "./batch.css";
 import { answersOf, type CombinationAnswers } from "./case-answers";
 import { CombinationCard } from "./combination-card";
@@ -20,7 +20,6 @@ type Case = Model<"CaseAnswer">;
 /** One case side by side: its input, what was expected, and what every combination made of it. */
 export default function CaseView({ id, caseId }: { id: string; caseId: string }) {
   const batch = useBatch(id);
-  const called = useCommandName(batch.data ?? { id, name: id });
   const found = useQuery({
     queryKey: ["batch", id, "case", caseId],
     queryFn: ({ signal }) => get<Case>(["batches", id, "cases", caseId], {}, signal),
@@ -36,7 +35,7 @@ export default function CaseView({ id, caseId }: { id: string; caseId: string })
       {found.isPending && <Loading what="the case" />}
       {found.error !== null && <ProblemNote error={found.error} retry={() => void found.refetch()} />}
       {found.data !== undefined && <Sides found={found.data} baseline={batch.data?.baseline ?? ""} />}
-      <Command text={`wtb batch show ${quoted(called)} --case ${quoted(caseId)}`} />
+      <Command text={`wtb batch show ${quoted(batch.data?.name ?? id)} --case ${quoted(caseId)}`} />
     </>
   );
 }

@@ -5,7 +5,7 @@ import { Empty } from "../../parts/empty";
 import { Loading } from "../../parts/loading";
 import { ProblemNote } from "../../parts/problem";
 import type { Tone } from "../../parts/status";
-import { useCommandName, useResults } from "./batch-queries";
+import { useResults } from "./batch-queries";
 import { changeText, IntervalPlot, type PlotLine } from "./interval-plot";
 import { MetricChoice } from "./metric-choice";
 import { metricOf, type Matrix, type Metric } from "./verdicts";
@@ -21,7 +21,6 @@ interface Props {
 
 /** Which node matters: the effect of each variant, averaged over the variants of all other nodes. */
 export default function Effects({ batch, matrix, id, isRunning }: Props) {
-  const called = useCommandName(batch);
   const [name, setName] = useChoice("metric", matrix.primary);
   const metric = metricOf(matrix, name);
   const found = useResults<Page<Effect>>(id, "effects", { metric: metric.name }, isRunning);
@@ -63,7 +62,7 @@ export default function Effects({ batch, matrix, id, isRunning }: Props) {
           With these combinations, {hidden.map(nameOf).join("; ")} cannot be told apart from other variants.
         </p>
       )}
-      <Command text={`wtb effects ${quoted(called)} --metric ${quoted(metric.name)}`} />
+      <Command text={`wtb effects ${quoted(batch.name)} --metric ${quoted(metric.name)}`} />
     </>
   );
 }

@@ -6,14 +6,12 @@ import { Command, quoted } from "../../parts/command";
 import { Empty } from "../../parts/empty";
 import { countText } from "../../parts/format";
 import { toCase, toRun } from "../../parts/links";
-import { useCommandName } from "./batch-queries";
 import type { Matrix } from "./verdicts";
 
 const ROW_PX = 64;
 
 /** Everything that failed: runs, evaluators, and calls that could not be taken back. */
 export function Failures({ batch, matrix }: { batch: Batch; matrix: Matrix }) {
-  const called = useCommandName(batch);
   const nothing =
     matrix.failures.length + matrix.evaluation_failures.length + matrix.not_taken_back.length + matrix.flaky.length;
   return (
@@ -27,7 +25,7 @@ export function Failures({ batch, matrix }: { batch: Batch; matrix: Matrix }) {
         <FailureList title="Calls that could not be taken back" rows={matrix.not_taken_back} batch={batch} />
       )}
       {matrix.flaky.length > 0 && <Flaky rows={matrix.flaky} batch={batch} />}
-      <Command text={`wtb batch show ${quoted(called)} --failed`} />
+      <Command text={`wtb batch show ${quoted(batch.name)} --failed`} />
     </>
   );
 }

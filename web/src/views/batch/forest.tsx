@@ -4,14 +4,12 @@ import { useChoice } from "../../parts/choice";
 import { Command, quoted } from "../../parts/command";
 import { Empty } from "../../parts/empty";
 import { figureText } from "../../parts/format";
-import { useCommandName } from "./batch-queries";
 import { changeText, IntervalPlot, type PlotLine } from "./interval-plot";
 import { MetricChoice } from "./metric-choice";
 import { bestFirst, markOf, metricOf, type Matrix, type Metric, type Row } from "./verdicts";
 
 /** How far every combination is from the baseline on one metric, with 95 % intervals. */
 export default function Forest({ batch, matrix }: { batch: Batch; matrix: Matrix }) {
-  const called = useCommandName(batch);
   const [name, setName] = useChoice("metric", matrix.primary);
   const metric = metricOf(matrix, name);
   const lines = useMemo(() => linesOf(matrix, metric), [matrix, metric]);
@@ -29,7 +27,7 @@ export default function Forest({ batch, matrix }: { batch: Batch; matrix: Matrix
           <IntervalPlot lines={lines} label={`Differences on ${metric.name}`} />
         </>
       )}
-      <Command text={`wtb compare ${quoted(called)} --metric ${quoted(metric.name)}`} />
+      <Command text={`wtb compare ${quoted(batch.name)} --metric ${quoted(metric.name)}`} />
     </>
   );
 }

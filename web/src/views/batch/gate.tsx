@@ -6,7 +6,6 @@ import { useChoice } from "../../parts/choice";
 import { Command, quoted } from "../../parts/command";
 import { ProblemNote } from "../../parts/problem";
 import { Badge, type Tone } from "../../parts/status";
-import { useCommandName } from "./batch-queries";
 import { MetricSelect } from "./metric-choice";
 import { metricOf, type Matrix } from "./verdicts";
 
@@ -26,7 +25,6 @@ interface Props {
 
 /** Judge a combination against a baseline, with the words of `wtb gate`. */
 export function Gate({ batch, matrix, baselines }: Props) {
-  const called = useCommandName(batch);
   const [baseline, setBaseline] = useChoice("baseline", baselines[0]?.name ?? "");
   const [metricName, setMetric] = useChoice("metric", matrix.primary);
   const [combination, setCombination] = useChoice("of", matrix.baseline);
@@ -92,7 +90,7 @@ export function Gate({ batch, matrix, baselines }: Props) {
       </button>
       {judging.error !== null && <ProblemNote error={judging.error} />}
       {judging.isSuccess && isJudged && <Outcome answer={judging.data.data} />}
-      <Command text={commandOf(called, matrix, asked, drop)} />
+      <Command text={commandOf(batch, matrix, asked, drop)} />
     </form>
   );
 }
@@ -115,8 +113,8 @@ interface Asked {
   non_inferior: boolean;
 }
 
-function commandOf(batch: string, matrix: Matrix, asked: Asked, drop: string): string {
-  const what = asked.combination === matrix.baseline ? batch : `${batch}:${asked.combination}`;
+function commandOf(batch: Batch, matrix: Matrix, asked: Asked, drop: string): string {
+  const what = asked.combination === matrix.baseline ? batch.name : `${batch.name}:${asked.combination}`;
   const words = [
     `wtb gate ${quoted(what)}`,
     `--baseline ${quoted(asked.baseline)}`,

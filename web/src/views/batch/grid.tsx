@@ -8,7 +8,7 @@ import { Empty } from "../../parts/empty";
 import { countText } from "../../parts/format";
 import { Loading } from "../../parts/loading";
 import { ProblemNote } from "../../parts/problem";
-import { timed, useCommandName } from "./batch-queries";
+import { timed } from "./batch-queries";
 import { CellDialog } from "./cell-dialog";
 import { casesPerPage, chosenRows, countsOf, FILTERS, tagsOf, type Filter, type GridPage } from "./grid-data";
 import { GridTable } from "./grid-table";
@@ -36,7 +36,6 @@ const HINTS: Record<Filter, string> = {
 
 /** Cases × combinations: every result, with its repeats, filtered without asking the server. */
 export default function Grid({ batch, matrix, id, isRunning }: Props) {
-  const called = useCommandName(batch);
   const [metricName, setMetric] = useChoice("metric", matrix.primary);
   const [filterName, setFilter] = useChoice("show", "all");
   const [tag, setTag] = useChoice("tag");
@@ -113,7 +112,7 @@ export default function Grid({ batch, matrix, id, isRunning }: Props) {
         <GridTable page={first} rows={shown} columns={columns} baseline={matrix.baseline} />
       )}
       <CellDialog batch={batch} matrix={matrix} />
-      <Command text={commandOf(called, filter, metric.name, tag)} />
+      <Command text={commandOf(batch.name, filter, metric.name, tag)} />
     </>
   );
 }

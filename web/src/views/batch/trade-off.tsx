@@ -7,7 +7,7 @@ import { Command, quoted } from "../../parts/command";
 import { Empty } from "../../parts/empty";
 import { columnText, figureText } from "../../parts/format";
 import { ProblemNote } from "../../parts/problem";
-import { useCommandName, useResults } from "./batch-queries";
+import { useResults } from "./batch-queries";
 import { MetricSelect } from "./metric-choice";
 import { useWidth } from "./use-width";
 import { arrowOf, bestFirst, metricOf, type Matrix, type Metric } from "./verdicts";
@@ -33,7 +33,6 @@ const PRICES = ["cost_usd", "latency_s", "tokens"];
 
 /** Two metrics against each other, and the combinations that no other one is shown to beat on both. */
 export default function TradeOff({ batch, matrix, id, isRunning }: Props) {
-  const called = useCommandName(batch);
   const [yName, setY] = useChoice("y", matrix.primary);
   const [xName, setX] = useChoice("x", otherMetric(matrix));
   const [x, y] = [metricOf(matrix, xName), metricOf(matrix, yName)];
@@ -64,7 +63,7 @@ export default function TradeOff({ batch, matrix, id, isRunning }: Props) {
         </div>
       )}
       <Command
-        text={`wtb batch show ${quoted(called)} ${chosen.map((name) => `--pareto ${quoted(name)}`).join(" ")}`}
+        text={`wtb batch show ${quoted(batch.name)} ${chosen.map((name) => `--pareto ${quoted(name)}`).join(" ")}`}
       />
     </>
   );
