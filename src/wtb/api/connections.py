@@ -1,4 +1,7 @@
-"""BoundedProtocol: uvicorn's connections. They end for clients that are too slow; errors are problems in JSON."""
+"""BoundedProtocol: uvicorn's connections. They end for clients that are too slow; errors are problems in JSON.
+
+WebSocketProtocol: uvicorn's WebSockets, which end with the server whatever their clients do meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from typing import Any
 import h11
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.exceptions import InvalidState
 
 from wtb.api.problems import MEDIA_TYPE, send_refusal
 
@@ -94,6 +99,21 @@ class BoundedProtocol(H11Protocol):
         if self._write_end is not None:
             self._write_end.cancel()
             self._write_end = None
+
+
+class WebSocketProtocol(WebSocketsSansIOProtocol):
+    """One WebSocket of a client."""
+
+    def shutdown(self) -> None:
+        try:
+            super().shutdown()
+        except InvalidState:  # its client closes it at this moment; the error would leave all other connections open
+            self.transport.close()
+        self.disconnected = True  # what the app still sends goes nowhere
+
+    def send_500_response(self) -> None:
+        if not self.disconnected:  # else the end of the server has answered, and a second answer is an error
+            super().send_500_response()
 
 
 async def _busy(scope: Scope, receive: Receive, send: Send) -> None:

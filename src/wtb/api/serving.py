@@ -18,7 +18,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp
 
 from wtb.api.app import create_app
-from wtb.api.connections import LARGEST_HEADERS_BYTES, BoundedProtocol
+from wtb.api.connections import LARGEST_HEADERS_BYTES, BoundedProtocol, WebSocketProtocol
 from wtb.api.parts import ServerParts, is_loopback
 from wtb.domain.errors import InvalidInput
 from wtb.settings import ServerSettings
@@ -111,7 +111,7 @@ def make_server(parts: ServerParts, app: ASGIApp | None = None) -> uvicorn.Serve
     config = uvicorn.Config(
         create_app(parts) if app is None else app,
         http=BoundedProtocol,
-        ws="websockets-sansio",
+        ws=WebSocketProtocol,
         ws_max_size=_LARGEST_MESSAGE_BYTES,
         lifespan="on",
         log_config=None,
@@ -141,8 +141,19 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._parts.stopping.set()
+        self._accept_no_more()
         await run_in_threadpool(self._parts.services.feed.close)  # or its clients would stay until they are cut off
         await super().shutdown(sockets)
+        for late in list(self.server_state.connections):  # they came while the others were told to end
+            late.transport.abort()
+        await asyncio.sleep(0)  # then they are closed
+
+    def _accept_no_more(self) -> None:
+        """Leave new clients to the next server. asyncio never closes one that it accepts just before `close`."""
+        loop = asyncio.get_running_loop()
+        for server in self.servers:
+            for listening in server.sockets:
+                loop.remove_reader(listening.fileno())
 
 
 def _is_worth_telling(record: logging.LogRecord) -> bool:
