@@ -104,6 +104,16 @@ def wait_until(holds: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
+def wait_until_a_node_begins(shell: Shell, driver: subprocess.Popen[str]) -> None:
+    """Wait until a node has started its children; a driver that has ended before says why."""
+
+    def has_begun() -> bool:
+        assert driver.poll() is None, driver.communicate()
+        return any(words[1] == "child" for words in noted(shell.folder))
+
+    wait_until(has_begun, "the node does not begin")
+
+
 def is_running(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -146,15 +156,15 @@ def test_the_job_of_a_killed_worker_goes_on_elsewhere_and_after_three_workers_it
 
 def test_workers_and_what_they_started_end_with_a_killed_driver_and_the_same_command_goes_on(shell: Shell) -> None:
     command = ("batch", "run", "mails.py:waiting")
-    driver = shell.start(*command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    wait_until(lambda: any(words[1] == "child" for words in noted(shell.folder)), "the node does not begin")
+    driver = shell.start(*command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    wait_until_a_node_begins(shell, driver)
     [child] = [words for words in noted(shell.folder) if words[1] == "child"]
     worker, *sleepers = int(child[0]), int(child[2]), int(child[3])
     assert worker != driver.pid
     [job] = shell.json("batch", "status", "mails")["running"]
     assert (job["case"], job["worker"]) == ("waits", str(worker))
     driver.send_signal(signal.SIGKILL)
-    driver.wait()
+    driver.communicate()
     wait_until(lambda: not any(map(is_running, (worker, *sleepers))), "the worker outlives its driver")
     left = shell.json("batch", "status", "mails")
     assert (left["status"], left["lost_driver"]["worker"]) == ("paused", str(driver.pid))
@@ -276,11 +286,11 @@ def test_what_other_processes_cannot_share_or_import_is_refused_before_anything_
 
 def test_no_worker_gets_its_settings_on_the_command_line_or_as_a_variable(shell: Shell) -> None:
     (shell.folder / "wtb.toml").write_text('judge_key = "my-secret-key"\n')
-    driver = shell.start("batch", "run", "mails.py:waiting", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    wait_until(lambda: any(words[1] == "child" for words in noted(shell.folder)), "the node does not begin")
+    driver = shell.start("batch", "run", "mails.py:waiting", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    wait_until_a_node_begins(shell, driver)
     worker = int(noted(shell.folder)[0][0])
     shown = Path(f"/proc/{worker}/cmdline").read_bytes() + Path(f"/proc/{worker}/environ").read_bytes()
     driver.kill()
-    driver.wait()
+    driver.communicate()
     assert b"secret" not in shown
     assert b"wtb.worker" in shown

@@ -274,6 +274,32 @@ def test_a_process_that_is_told_to_end_prints_no_stack_of_ray(ray_cluster: str, 
     assert (done.returncode, done.stderr) == (-signal.SIGTERM, "")
 
 
+PRINTED = f"""
+{JOIN}
+import ray
+
+@ray.remote
+def say():
+    print("said elsewhere", flush=True)
+
+ray.get(say.remote())
+for line in iter(input, "seen"):
+    pass
+"""
+
+
+def test_in_a_pipe_the_lines_of_workers_have_no_colours(ray_cluster: str, empty_folder: Path) -> None:
+    command = [sys.executable, "-u", "-c", PRINTED, ray_cluster]
+    with subprocess.Popen(
+        command, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as program:
+        assert program.stdin is not None
+        assert program.stdout is not None
+        found = next(line for line in program.stdout if "said elsewhere" in line)
+        program.stdin.write("seen\n")
+    assert re.fullmatch(r"\(say pid=\d+\) said elsewhere\n", found)
+
+
 def test_a_store_in_memory_is_refused(shell: Shell) -> None:
     with wtb.Bench("memory://") as bench, pytest.raises(wtb.InvalidInput, match="memory:// is not one"):
         bench.batch(load_batch("mails.py:waiting"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -162,13 +163,19 @@ def _is_local(address: str | None) -> bool:
 def _imported(*, is_local: bool) -> Any:
     """Import Ray. It reads variables when it is imported; a local cluster listens on 127.0.0.1 only."""
     logging.getLogger("ray.widgets.util").setLevel(logging.WARNING)  # in a notebook it asks for ipywidgets
-    quiet = {**_QUIET, **({"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"} if is_local else {})}
+    kept = _QUIET if _shows_colours() else {**_QUIET, "RAY_COLOR_PREFIX": "0"}
+    quiet = {**kept, **({"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"} if is_local else {})}
     added = [name for name in quiet if name not in os.environ]
     os.environ.update({name: quiet[name] for name in added})
     try:
         import ray
     finally:
         for name in added:
-            if name not in _QUIET:
+            if name not in kept:
                 del os.environ[name]
     return ray
+
+
+def _shows_colours() -> bool:
+    """Whether what workers print goes to a terminal, where Ray may write their names in colours."""
+    return sys.stderr is not None and sys.stderr.isatty() and "NO_COLOR" not in os.environ
