@@ -87,6 +87,21 @@ def test_cases_are_filtered_and_a_cell_opens_its_run(browser: Browser, project: 
     window.close()
 
 
+def test_a_cell_that_was_closed_opens_again_however_slow_the_machine_is(browser: Browser, project: Project) -> None:
+    window, page = opened(browser, project, "/batches/checks?view=cases")
+    expect(page.get_by_role("grid")).to_have_attribute("aria-rowcount", "9")
+    page.context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": 8})
+    page.get_by_role("grid").focus()
+    for _ in range(3):
+        expect(page.get_by_role("grid")).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("dialog")).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("dialog")).to_have_count(0)
+    window.check()
+    window.close()
+
+
 def test_a_case_is_shown_side_by_side_and_both_runs_open_from_a_comparison(browser: Browser, project: Project) -> None:
     window, page = opened(browser, project, "/batches/checks/cases/c2")
     baseline, good = (page.get_by_role("region", name=name) for name in ("baseline", "answer=good"))

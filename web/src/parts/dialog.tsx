@@ -17,10 +17,20 @@ export function Dialog({ title, onClose, children }: Props) {
     };
   }, []);
   return (
-    <dialog ref={shown} aria-labelledby="dialog-title" onClose={onClose}>
+    // Escape and the cross leave it to React to take the dialog away. One that has closed itself is out of sight before
+    // its event comes, and a key in between that opens the next one would be lost.
+    <dialog
+      ref={shown}
+      aria-labelledby="dialog-title"
+      onClose={onClose}
+      onCancel={(event) => {
+        event.preventDefault();
+        onClose();
+      }}
+    >
       <header>
         <h2 id="dialog-title">{title}</h2>
-        <button type="button" className="plain" onClick={() => shown.current?.close()} aria-label="Close">
+        <button type="button" className="plain" onClick={onClose} aria-label="Close">
           ✕
         </button>
       </header>
