@@ -162,6 +162,7 @@ test("an event is told by its node and what happened, without ids", () => {
     "write#2 · E: no · by: ann",
   );
   expect(eventText({ by: "ann", error: null, reason: "" })).toBe("by: ann");
+  expect(eventText({ node: "write", step: 5 })).toBe("write · step: 5"); // no visit is told, so none is claimed
   const calls = ["order:cea907af0fdb5788fb7d1e039d1b6045#1", "pay:cea907af0fdb5788fb7d1e039d1b6045#2"];
   expect(eventText({ calls, nodes: ["a#1"] })).toBe("calls: order#1, pay#2 · nodes: a#1");
 });
