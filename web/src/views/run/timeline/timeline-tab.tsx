@@ -54,7 +54,8 @@ export default function TimelineTab({ run }: { run: Run }) {
   const longestMs = Math.max(0.001, ...blocks.map((block) => (block.kind === "step" ? block.lengthMs : 0)));
   if (pages.error !== null && blocks.length === 0) return <ProblemNote error={pages.error} retry={pages.retry} />;
   if (pages.isPending) return <Loading what="the timeline" />;
-  if (blocks.length === 0) return <Empty title="No node has run yet">The first one appears here when it begins.</Empty>;
+  if (blocks.length === 0)
+    return <Empty title="No node has run yet">The first one appears here when it ends, or calls a tool.</Empty>;
   return (
     <section aria-label="Timeline">
       {pages.error !== null && <ProblemNote error={pages.error} retry={pages.retry} />}
