@@ -4,12 +4,12 @@ import { useCallback, useMemo } from "react";
 import { get } from "../../../api/client";
 import type { Model, Run } from "../../../api/types";
 import { useChoice } from "../../../parts/choice";
-import { Empty } from "../../../parts/empty";
 import { Loading } from "../../../parts/loading";
 import { ProblemNote } from "../../../parts/problem";
 import { useUsage } from "../usage-tab";
 import { Asked } from "./asked";
 import { Flow } from "./flow";
+import { NoVisits } from "../no-visits";
 import { aggregated, derived, expanded, withRunning, type Drawing, type Graph, type Shape } from "./model";
 import { NodePanel } from "./node-panel";
 
@@ -60,7 +60,9 @@ export default function GraphTab({ run }: { run: Run }) {
         )}
       </div>
       {drawing.shapes.length === 0 ? (
-        <Empty title="Nothing to draw yet">The nodes appear here when the run begins.</Empty>
+        <NoVisits run={run} title="Nothing to draw yet">
+          The nodes appear here when the run begins.
+        </NoVisits>
       ) : (
         <div className="graph-and-panel">
           <Asked count={drawing.shapes.length}>
