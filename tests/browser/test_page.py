@@ -69,6 +69,11 @@ def test_the_colours_can_be_chosen_and_stay_chosen(browser: Browser, served: Ser
     assert window.page.evaluate(ground) != light
     window.page.reload()
     expect(window.page.get_by_role("button", name="Colours: dark")).to_be_visible()
+    dark = window.page.evaluate(ground)
+    window.expected.append("401")
+    window.page.get_by_role("button", name="Sign out").click()
+    expect(window.page.get_by_text("wtb serve --link")).to_be_visible()
+    assert window.page.evaluate(ground) == dark  # who signs in has chosen, too
     window.check()
     window.close()
 
