@@ -109,6 +109,15 @@ def test_a_run_that_another_process_starts_appears_and_changes_by_itself(window:
     expect(rows.filter(has_text="fresh")).to_have_count(0)
 
 
+def test_a_tab_is_called_after_its_view_and_the_focus_goes_into_it(window: Window) -> None:
+    page = window.open("/runs")
+    expect(page).to_have_title("Runs · WTB")
+    page.get_by_role("link", name="whole").focus()
+    page.keyboard.press("Enter")
+    expect(page).to_have_title("Run whole · WTB")
+    expect(page.locator("main")).to_be_focused()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_list_fits_a_phone(browser: Browser, served: Served, scheme: str) -> None:
     window = Window(browser, served, viewport=PHONE, color_scheme=scheme)
