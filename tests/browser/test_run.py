@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from playwright.sync_api import Browser, Page, Route, expect
 
@@ -45,7 +45,7 @@ def _converse(saver: Saver, thread: str) -> None:
     builder.add_node("talk", lambda state: {"messages": [AIMessage("Good morning")]})
     builder.add_edge(START, "talk")
     graph = builder.compile(checkpointer=saver)
-    graph.invoke({"messages": [{"role": "user", "content": "Hello"}]}, {"configurable": {"thread_id": thread}})
+    graph.invoke({"messages": [HumanMessage("Hello")]}, {"configurable": {"thread_id": thread}})
 
 
 @pytest.fixture
