@@ -26,17 +26,21 @@ def test_a_client_goes_on_after_its_server_was_killed_and_started_again(empty_fo
             warnings.simplefilter("ignore")  # the SDK warns that it connects again
             parts.extend(client.runs.stream("t", "agent", input=HELLO, stream_mode="updates", if_not_exists="create"))
 
+        def updated() -> list[str]:
+            return [next(iter(each.data)) for each in parts if each.event == "updates"]
+
         with serving_by_command(shell, port) as first:
             listening = threading.Thread(target=listen)
             listening.start()
             until((empty_folder / "worker.pid").exists)
+            until(lambda: updated() == ["plan", "talk"])  # what a killed server had not sent yet would be lost
             first.kill()
             first.wait()
         (empty_folder / "gate").unlink()
         with serving_by_command(shell, port):
             listening.join(60)
             assert not listening.is_alive()
-            assert [next(iter(each.data)) for each in parts if each.event == "updates"] == ["plan", "talk", "review"]
+            assert updated() == ["plan", "talk", "review"]
             assert parts[-1].event == "end"
             values: Any = client.threads.get_state("t")["values"]
             assert values["steps"] == ["plan", "talk", "review unasked"]

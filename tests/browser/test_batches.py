@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -18,8 +19,15 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield running
 
 
-def test_a_configured_batch_is_planned_started_and_followed_to_its_verdict(browser: Browser, served: Served) -> None:
-    window = Window(browser, served)
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[Served]:
+    """A bench in which no other test has run a batch."""
+    with serving(tmp_path, write_project(tmp_path)) as running:
+        yield running
+
+
+def test_a_configured_batch_is_planned_started_and_followed_to_its_verdict(browser: Browser, fresh: Served) -> None:
+    window = Window(browser, fresh)
     page = window.open("/batches")
     expect(page.locator(".empty")).to_contain_text("No batch has run yet")
     page.get_by_role("link", name="New batch").first.click()
@@ -31,9 +39,9 @@ def test_a_configured_batch_is_planned_started_and_followed_to_its_verdict(brows
     expect(plan).to_contain_text("about 16 shared")
     window.look("new-batch-planned")
     window.check_axe()
-    assert "checks" not in served.wtb("batch", "ls"), "planning ran something"
+    assert "checks" not in fresh.wtb("batch", "ls"), "planning ran something"
 
-    gate = served.folder / "gate"
+    gate = fresh.folder / "gate"
     gate.touch()
     try:
         plan.get_by_role("button", name="Start the batch").click()

@@ -114,6 +114,20 @@ def test_a_state_of_megabytes_is_read_in_windows_and_searched_whole(browser: Bro
     window.close()
 
 
+def test_a_search_is_corrected_in_its_middle(browser: Browser, served: Served) -> None:
+    window = Window(browser, served)
+    page = window.open("/runs/bees/checkpoints/plan?find=infice")
+    find = page.get_by_label("Find")
+    find.click()
+    for key in ("Home", "ArrowRight", "ArrowRight", "ArrowRight", "Backspace", "v", "o"):
+        page.keyboard.press(key)
+    expect(find).to_have_value("invoice")
+    expect(page).to_have_url(re.compile("find=invoice$"))
+    expect(page.locator(".matches")).to_contain_text("Where is my invoice?")
+    window.check()
+    window.close()
+
+
 def test_files_are_shown_as_text_or_picture_and_never_run(browser: Browser, served: Served) -> None:
     window = Window(browser, served)
     page = window.open("/runs/bees/checkpoints/draft%232?view=files")

@@ -24,7 +24,7 @@ def test_both_ends_are_chosen_by_node_and_visit(browser: Browser, served: Served
     page = window.open("/runs/bees/diff?from=0&to=1")
     expect(page.locator("h1")).to_have_text("What changed from the start to plan#1")
     page.get_by_label("Old checkpoint").select_option(label="step 1: plan#1")
-    page.get_by_label("New checkpoint").select_option(label="step 3: draft#2")
+    page.get_by_label("New checkpoint").select_option(label="step 3: draft#2")  # before the page has drawn the first
     expect(page.locator("h1")).to_have_text("What changed from plan#1 to draft#2")
     expect(page.locator(".changes li").filter(has_text="draft")).to_contain_text("A long draft about bees")
     page.reload()

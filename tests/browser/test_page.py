@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -30,15 +31,16 @@ def test_a_link_signs_in_and_every_section_is_shown_without_a_fault(browser: Bro
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_an_empty_bench_says_what_to_do_first(browser: Browser, served: Served, scheme: str) -> None:
-    window = Window(browser, served, viewport=PHONE, color_scheme=scheme)
-    for section in SECTIONS:
-        window.open(section)
-        expect(window.page.locator(".empty")).to_be_visible()
-        window.check_axe()
-        window.look(f"empty-{section[1:]}-{scheme}-phone")
-    window.check()
-    window.close()
+def test_an_empty_bench_says_what_to_do_first(browser: Browser, tmp_path: Path, scheme: str) -> None:
+    with serving(tmp_path) as fresh:  # in which no other test has made a token
+        window = Window(browser, fresh, viewport=PHONE, color_scheme=scheme)
+        for section in SECTIONS:
+            window.open(section)
+            expect(window.page.locator(".empty")).to_be_visible()
+            window.check_axe()
+            window.look(f"empty-{section[1:]}-{scheme}-phone")
+        window.check()
+        window.close()
 
 
 def test_who_is_not_signed_in_is_told_how_and_a_token_signs_in(browser: Browser, served: Served) -> None:
@@ -69,6 +71,11 @@ def test_the_colours_can_be_chosen_and_stay_chosen(browser: Browser, served: Ser
     assert window.page.evaluate(ground) != light
     window.page.reload()
     expect(window.page.get_by_role("button", name="Colours: dark")).to_be_visible()
+    dark = window.page.evaluate(ground)
+    window.expected.append("401")
+    window.page.get_by_role("button", name="Sign out").click()
+    expect(window.page.get_by_text("wtb serve --link")).to_be_visible()
+    assert window.page.evaluate(ground) == dark  # who signs in has chosen, too
     window.check()
     window.close()
 

@@ -8,12 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.graph import START, MessagesState, StateGraph
 from playwright.sync_api import Browser, Page, Route, expect
 
 import wtb
 from tests.browser.agent_workflow import HOSTILE, flow
 from tests.browser.long_run import store_long_run
 from tests.browser.served import PHONE, Served, Window, serving
+from wtb.langgraph import Saver
 
 SOURCE = Path(__file__).parent / "agent_workflow.py"
 VIEWS = ("graph", "timeline", "branches", "checkpoints", "calls", "events", "output", "usage")
@@ -30,9 +33,19 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         travelled.fork("review#1", run_id="forked")
         bench.run(flow, {"topic": "ants", "asks": True}, run_id="asking")
         bench.run(flow, {"topic": HOSTILE, "fails": True}, run_id="hostile")
+        _converse(Saver(bench), thread="thread")
     store_long_run(folder, "long", steps=10_000)
     with serving(folder, "agent.py", "agent.py:slow") as running:
         yield running
+
+
+def _converse(saver: Saver, thread: str) -> None:
+    """Run a graph of LangGraph's own."""
+    builder = StateGraph(MessagesState)
+    builder.add_node("talk", lambda state: {"messages": [AIMessage("Good morning")]})
+    builder.add_edge(START, "talk")
+    graph = builder.compile(checkpointer=saver)
+    graph.invoke({"messages": [HumanMessage("Hello")]}, {"configurable": {"thread_id": thread}})
 
 
 @pytest.fixture
@@ -95,6 +108,18 @@ def test_branches_tell_of_rollbacks_forks_and_what_was_left_behind(window: Windo
     window.look("run-branches-light")
     window.open("/runs/forked?view=timeline")
     expect(page.get_by_role("row").filter(has_text="of run travelled").first).to_be_visible()
+
+
+def test_the_thread_of_a_langgraph_client_says_where_to_look(window: Window) -> None:
+    page = window.open("/runs/thread")
+    for view in ("graph", "timeline", "usage"):
+        window.open(f"/runs/thread?view={view}")
+        expect(page.locator(".empty")).to_contain_text("only checkpoints are stored")
+    window.check_axe()
+    page.locator(".empty").get_by_role("link", name="branches").click()
+    expect(page.get_by_role("row").filter(has_text="talk#1")).to_contain_text("the run is here")
+    window.open("/runs/thread/checkpoints/0")
+    expect(page.get_by_label("About this checkpoint")).to_contain_text("not known")
 
 
 def test_two_checkpoints_are_chosen_and_compared(window: Window) -> None:

@@ -95,12 +95,27 @@ def test_a_run_that_another_process_starts_appears_and_changes_by_itself(window:
     expect(rows.nth(1)).to_contain_text("fresh")
     expect(rows.nth(1)).to_contain_text("paused")
     expect(rows.nth(1)).to_contain_text("at a breakpoint")
-    served.wtb("resume", "fresh")
-    expect(rows.nth(1)).to_contain_text("completed")
+    served.wtb("run", "agent.py", "--set", "topic=flies", "--run-id", "fresh-2")
+    expect(rows.nth(1)).to_contain_text("fresh-2")
+    served.wtb("resume", "fresh", "--no-breakpoints", "--break-after", "confirm")
+    expect(rows.nth(2)).to_contain_text("fresh")  # it is there, although a newer id begins like its own
+    expect(rows.nth(2)).to_contain_text("paused")
+    served.wtb("resume", "fresh", "--no-breakpoints")
+    expect(rows.nth(2)).to_contain_text("completed")
     assert asked == []  # the list was not read again
     assert page.evaluate("document.activeElement.textContent") == "whole"  # the focus stays
-    served.wtb("delete", "fresh", "--yes")
+    for run in ("fresh", "fresh-2"):
+        served.wtb("delete", run, "--yes")
     expect(rows.filter(has_text="fresh")).to_have_count(0)
+
+
+def test_a_tab_is_called_after_its_view_and_the_focus_goes_into_it(window: Window) -> None:
+    page = window.open("/runs")
+    expect(page).to_have_title("Runs · WTB")
+    page.get_by_role("link", name="whole").focus()
+    page.keyboard.press("Enter")
+    expect(page).to_have_title("Run whole · WTB")
+    expect(page.locator("main")).to_be_focused()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -9,6 +9,7 @@ import type { Session } from "./api/types";
 import { Boundary } from "./parts/boundary";
 import { Empty } from "./parts/empty";
 import { Loading } from "./parts/loading";
+import { usePlace } from "./parts/place";
 import { ProblemNote } from "./parts/problem";
 import { SessionContext } from "./parts/session";
 import { ThemeButton } from "./parts/theme";
@@ -108,6 +109,7 @@ function FeedMark() {
 
 function Views() {
   const { pathname } = useLocation();
+  usePlace(pathname);
   return (
     <Boundary key={pathname}>
       <Suspense fallback={<Loading what="this view" />}>

@@ -3,6 +3,7 @@ import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { ProblemError } from "./api/problems";
 import { App } from "./app";
+import { showTheme } from "./parts/theme";
 import "./style.css";
 
 const client = new QueryClient({
@@ -16,6 +17,7 @@ const client = new QueryClient({
   },
 });
 
+showTheme();
 const root = document.getElementById("page");
 if (root === null) throw new Error("index.html has no element #page");
 createRoot(root).render(

@@ -6,7 +6,7 @@ import { commandOf, type Part } from "../src/views/run/commands";
 import { visitText, type Checkpoint } from "../src/views/checkpoint/labels";
 import { eventText } from "../src/views/run/event-text";
 import { layered, loopOf } from "../src/views/run/graph/layered";
-import { aggregated, derived, expanded, type Graph } from "../src/views/run/graph/model";
+import { aggregated, derived, expanded, withRunning, type Graph } from "../src/views/run/graph/model";
 import { withNew } from "../src/views/run/output";
 import { blocksOf, instant, piecesOf, type StepBlock, type Visit } from "../src/views/run/timeline/blocks";
 import { stripOf } from "../src/views/run/timeline/scale";
@@ -82,6 +82,19 @@ test("a node shows its last visit, how often it was visited, and which one comes
     ["a", "c", "", true],
     ["b", "c", "", true],
     ["c", "__end__", "otherwise", false],
+  ]);
+});
+
+test("a node in which a live run is now runs, unless it has ended before those beside it", () => {
+  const visits = [visit("a", 1, 1, 0, 1), visit("b", 1, null, 1, 2)];
+  const live = { id: "r", status: "running", neglect: null, current_nodes: ["b", "a"] } as unknown as Run;
+  const drawn = (run: Run) => aggregated(graph, [], withRunning(visits, [], run), run).shapes.map(({ text }) => text);
+  expect(drawn(live)).toEqual(["runs, 2 visits", "done", "", ""]);
+  expect(drawn({ ...live, neglect: "gone" })).toEqual(["done", "done", "", ""]);
+  expect(expanded(graph, withRunning(visits, [], live), live).shapes.map(({ id }) => id)).toEqual([
+    "a#1",
+    "b#1",
+    "a#2",
   ]);
 });
 
@@ -162,6 +175,7 @@ test("an event is told by its node and what happened, without ids", () => {
     "write#2 · E: no · by: ann",
   );
   expect(eventText({ by: "ann", error: null, reason: "" })).toBe("by: ann");
+  expect(eventText({ node: "write", step: 5 })).toBe("write · step: 5"); // no visit is told, so none is claimed
   const calls = ["order:cea907af0fdb5788fb7d1e039d1b6045#1", "pay:cea907af0fdb5788fb7d1e039d1b6045#2"];
   expect(eventText({ calls, nodes: ["a#1"] })).toBe("calls: order#1, pay#2 · nodes: a#1");
 });

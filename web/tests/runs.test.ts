@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import type { LiveEvent, RunRow } from "../src/api/types";
 import { joined } from "../src/parts/pages";
 import { commandOf, filtersOf, isFiltered, queryOf, searchOf } from "../src/views/runs/filters";
-import { inserted, patched } from "../src/views/runs/patches";
+import { foundIn, inserted, patched } from "../src/views/runs/patches";
 
 const row = (id: string, more: Partial<RunRow> = {}): RunRow =>
   ({ id, status: "running", created_at: `2026-01-01T00:00:0${id}Z`, error: null, waits_for: null, ...more }) as RunRow;
@@ -67,4 +67,11 @@ test("a first page that is read again is joined with what has been read before",
   const known = { items: ["c", "b", "a"], next: null };
   expect(joined(known, { items: ["d", "c"], next: "x" }, idOf)).toEqual({ items: ["d", "c", "b", "a"], next: null });
   expect(joined(known, { items: ["z", "y"], next: "x" }, idOf)).toEqual({ items: ["z", "y"], next: "x" });
+});
+
+test("a run behind newer ones whose ids begin alike is not taken for gone", () => {
+  const [demo, newer] = [row("1"), row("12")];
+  expect(foundIn(["1"], [{ items: [newer, demo], next: null }])).toEqual({ found: [demo], gone: [] });
+  expect(foundIn(["1"], [{ items: [newer], next: null }])).toEqual({ found: [], gone: ["1"] });
+  expect(foundIn(["1"], [{ items: [newer], next: "more" }])).toBeNull();
 });

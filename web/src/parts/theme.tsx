@@ -8,9 +8,8 @@ const KEY = "wtb-theme";
 export function ThemeButton() {
   const [theme, setTheme] = useState<Theme>(stored);
   useEffect(() => {
-    if (theme === "system") delete document.documentElement.dataset["theme"];
-    else document.documentElement.dataset["theme"] = theme;
     localStorage.setItem(KEY, theme);
+    showTheme();
   }, [theme]);
   return (
     <button
@@ -24,6 +23,13 @@ export function ThemeButton() {
       {theme}
     </button>
   );
+}
+
+/** Show the colours that were chosen: also before anything is drawn, so that a dark page does not begin white. */
+export function showTheme(): void {
+  const theme = stored();
+  if (theme === "system") delete document.documentElement.dataset["theme"];
+  else document.documentElement.dataset["theme"] = theme;
 }
 
 function stored(): Theme {

@@ -1,25 +1,25 @@
 import { useEffect, useState } from "react";
 import { useSearchParams } from "react-router";
+import { useChange } from "../../parts/choice";
 import { FIELDS, filtersOf, isFiltered, type Field, type Filters } from "./filters";
 
 /** The filters of the address, and a way to change one. What was typed is kept here until the address has it. */
 export function useFilters(): [Filters, (field: Field, value: string) => void, () => void] {
-  const [search, setSearch] = useSearchParams();
+  const [search] = useSearchParams();
+  const changeAddress = useChange();
   const [typed, setTyped] = useState<Partial<Filters>>({});
   const given = filtersOf(search);
-  const late = FIELDS.some((field) => typed[field] !== undefined && typed[field] !== given[field]);
   useEffect(() => {
-    if (!late) setTyped((before) => (Object.keys(before).length === 0 ? before : {}));
-  }, [late, search]);
+    const isThere = (now: Partial<Filters>) => FIELDS.every((field) => (now[field] ?? given[field]) === given[field]);
+    setTyped((now) => (Object.keys(now).length > 0 && isThere(now) ? {} : now));
+  }, [typed, search]);
   const change = (changes: Partial<Filters>) => {
     setTyped((before) => ({ ...before, ...changes }));
-    setSearch(
-      () => {
-        const changed = new URLSearchParams(location.search);
+    changeAddress(
+      (search) => {
         for (const [field, value] of Object.entries(changes))
-          if (value === "") changed.delete(field);
-          else changed.set(field, value);
-        return changed;
+          if (value === "") search.delete(field);
+          else search.set(field, value);
       },
       { replace: true },
     );

@@ -1,22 +1,19 @@
 import { useSearchParams } from "react-router";
+import { useChange } from "../../parts/choice";
 
 /** The result that the address names, as in `?at=CASE&of=COMBINATION`. */
 export function useOpened(): [{ case: string; combination: string } | null, (opened: [string, string] | null) => void] {
-  const [search, setSearch] = useSearchParams();
+  const [search] = useSearchParams();
+  const change = useChange();
   const [caseId, combination] = [search.get("at"), search.get("of")];
   const open = (opened: [string, string] | null) =>
-    setSearch(
-      (before) => {
-        const changed = new URLSearchParams(before);
-        changed.delete("at");
-        changed.delete("of");
-        if (opened !== null) {
-          changed.set("at", opened[0]);
-          changed.set("of", opened[1]);
-        }
-        return changed;
-      },
-      { preventScrollReset: true },
-    );
+    change((search) => {
+      search.delete("at");
+      search.delete("of");
+      if (opened !== null) {
+        search.set("at", opened[0]);
+        search.set("of", opened[1]);
+      }
+    });
   return [caseId === null || combination === null ? null : { case: caseId, combination }, open];
 }

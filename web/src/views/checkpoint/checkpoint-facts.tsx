@@ -47,7 +47,9 @@ export function CheckpointFacts({ id, at }: { id: string; at: Detail }) {
       </dl>
       <dl className="facts">
         <dt>Next</dt>
-        <dd>{at.next_nodes.length === 0 ? "nothing, the workflow ends here" : at.next_nodes.join(", ")}</dd>
+        <dd>
+          {at.next_nodes.join(", ") || (at.trigger === "start" ? "not known" : "nothing, the workflow ends here")}
+        </dd>
         <dt>Holds</dt>
         <dd>
           {at.state.count !== null && `${countText(at.state.count, "key")}, `}

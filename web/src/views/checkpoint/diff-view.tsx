@@ -5,6 +5,7 @@ import { get, type Query } from "../../api/client";
 import { useLiveQueries } from "../../api/live";
 import { ProblemError } from "../../api/problems";
 import type { Model } from "../../api/types";
+import { useChange } from "../../parts/choice";
 import { Command, quoted } from "../../parts/command";
 import { Empty } from "../../parts/empty";
 import { toRun } from "../../parts/links";
@@ -23,7 +24,8 @@ import "./diff/diff.css";
 type Diff = Model<"DiffAnswer">;
 
 export default function DiffView({ id }: { id: string }) {
-  const [search, setSearch] = useSearchParams();
+  const [search] = useSearchParams();
+  const change = useChange();
   const from = search.get("from") || "0";
   const to = search.get("to") ?? "";
   const other = search.get("run") ?? id;
@@ -36,9 +38,8 @@ export default function DiffView({ id }: { id: string }) {
     placeholderData: keepPreviousData,
   });
   const put = (changes: Record<string, string>) =>
-    setSearch((before) => {
-      for (const [name, value] of Object.entries(changes)) before.set(name, value);
-      return before;
+    change((search) => {
+      for (const [name, value] of Object.entries(changes)) search.set(name, value);
     });
   const swap = () => {
     const search = new URLSearchParams({ from: found.data?.new.id ?? to, to: found.data?.old.id ?? from });

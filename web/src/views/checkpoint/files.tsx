@@ -2,6 +2,7 @@ import { useInfiniteQuery } from "@tanstack/react-query";
 import { useSearchParams } from "react-router";
 import { address, get } from "../../api/client";
 import type { Model, Page } from "../../api/types";
+import { useChange } from "../../parts/choice";
 import { Empty } from "../../parts/empty";
 import { sizeText } from "../../parts/format";
 import { Loading } from "../../parts/loading";
@@ -18,7 +19,8 @@ export function contentAddress(run: string, at: string, path: string): string {
 
 /** The files of a checkpoint, and the one that the address names. */
 export function CheckpointFiles({ id, at }: { id: string; at: Detail }) {
-  const [search, setSearch] = useSearchParams();
+  const [search] = useSearchParams();
+  const change = useChange();
   const chosen = search.get("file");
   const files = useInfiniteQuery({
     queryKey: ["files", id, at.id],
@@ -37,14 +39,7 @@ export function CheckpointFiles({ id, at }: { id: string; at: Detail }) {
   const all = files.data.pages.flatMap((page) => page.items);
   if (all.length === 0)
     return <Empty title="No files here">A node that writes into ctx.workspace has its files kept at every step.</Empty>;
-  const choose = (path: string) =>
-    setSearch(
-      (before) => {
-        before.set("file", path);
-        return before;
-      },
-      { preventScrollReset: true, replace: true },
-    );
+  const choose = (path: string) => change((search) => search.set("file", path), { replace: true });
   const file = all.find((each) => each.path === chosen);
   return (
     <div className="state-split">

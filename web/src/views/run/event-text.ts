@@ -5,7 +5,8 @@ const FIRST = ["error", "reason", "text", "data", "answer", "name", "keys", "arg
 const IDS = new Set(["call", "checkpoint", "trace", "node", "visit", "tool", "from", "to", "attempt"]);
 
 export function eventText(data: Record<string, unknown>): string {
-  const place = data["node"] === undefined ? [] : [`${briefly(data["node"], 60)}#${briefly(data["visit"] ?? 1)}`];
+  const visit = data["visit"] === undefined ? "" : `#${briefly(data["visit"])}`;
+  const place = data["node"] === undefined ? [] : [`${briefly(data["node"], 60)}${visit}`];
   const attempt = Number(data["attempt"] ?? 1);
   if (attempt > 1) place.push(`attempt ${attempt}`);
   if (data["tool"] !== undefined) place.push(briefly(data["tool"], 60));

@@ -2,12 +2,12 @@
 import { useQuery } from "@tanstack/react-query";
 import { get } from "../../api/client";
 import type { Model, Page, Run } from "../../api/types";
-import { Empty } from "../../parts/empty";
 import { durationText } from "../../parts/format";
 import { Loading } from "../../parts/loading";
 import { ProblemNote } from "../../parts/problem";
 import { useReadAfter } from "../runs/use-runs";
 import { dollars } from "./header";
+import { NoVisits } from "./no-visits";
 
 export type NodeUsage = Model<"NodeUsageAnswer">;
 
@@ -26,7 +26,12 @@ export default function UsageTab({ run }: { run: Run }) {
   if (query.error !== null) return <ProblemNote error={query.error} retry={() => void query.refetch()} />;
   if (query.isPending) return <Loading what="the usage" />;
   const nodes = query.data.items;
-  if (nodes.length === 0) return <Empty title="Nothing used yet">No node of this run has finished.</Empty>;
+  if (nodes.length === 0)
+    return (
+      <NoVisits run={run} title="Nothing used yet">
+        No node of this run has finished.
+      </NoVisits>
+    );
   const busiest = Math.max(...nodes.map((node) => node.busy_ms ?? 0));
   const dearest = Math.max(...nodes.map((node) => node.spent.cost_usd ?? 0));
   return (

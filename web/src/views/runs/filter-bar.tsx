@@ -1,6 +1,6 @@
 import { useEffect, useId, useState } from "react";
 import { Link, useNavigate } from "react-router";
-import { AGES, isFiltered, searchOf, STATUSES, type Filters } from "./filters";
+import { AGES, filtersOf, isFiltered, searchOf, STATUSES, type Filters } from "./filters";
 
 interface Props {
   filters: Filters;
@@ -17,21 +17,23 @@ const AGE_TEXT = {
 /** Narrows the list; every choice is a new address. */
 export function FilterBar({ filters, counts }: Props) {
   const navigate = useNavigate();
-  const change = (changed: Partial<Filters>) =>
-    void navigate({ search: searchOf({ ...filters, ...changed }).toString() }, { replace: true });
+  const change = (changed: Partial<Filters> | ((now: Filters) => Partial<Filters>)) => {
+    const now = filtersOf(new URLSearchParams(location.search)); // not as drawn: the address follows a moment later
+    const after = { ...now, ...(typeof changed === "function" ? changed(now) : changed) };
+    void navigate({ search: searchOf(after).toString() }, { replace: true });
+  };
   return (
     <div role="search" aria-label="Filters">
       <div className="runs-statuses" role="group" aria-label="Status">
         {STATUSES.filter((status) => (counts?.[status] ?? 0) > 0 || filters.statuses.includes(status)).map((status) => {
           const isChosen = filters.statuses.includes(status);
-          const after = isChosen ? filters.statuses.filter((each) => each !== status) : [...filters.statuses, status];
           return (
             <button
               key={status}
               type="button"
               className="runs-chip"
               aria-pressed={isChosen}
-              onClick={() => change({ statuses: after })}
+              onClick={() => change(({ statuses }) => ({ statuses: toggled(statuses, status) }))}
             >
               {status.replaceAll("_", " ")}{" "}
               <span className="number">{(counts?.[status] ?? 0).toLocaleString("en")}</span>
@@ -66,6 +68,10 @@ export function FilterBar({ filters, counts }: Props) {
       </div>
     </div>
   );
+}
+
+function toggled<Item>(items: readonly Item[], item: Item): readonly Item[] {
+  return items.includes(item) ? items.filter((each) => each !== item) : [...items, item];
 }
 
 /** A text that counts when the person stops typing. */

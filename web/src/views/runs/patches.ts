@@ -1,5 +1,5 @@
 /** What events change in the rows of runs, without reading the list again. */
-import type { LiveEvent, RunRow, RunStatus } from "../../api/types";
+import type { LiveEvent, RunList, RunRow, RunStatus } from "../../api/types";
 
 const STATUS: Record<string, RunStatus> = {
   "execution.started": "running",
@@ -54,6 +54,19 @@ function withStatus(row: RunRow, status: RunStatus, event: LiveEvent): RunRow {
     error: status === "failed" ? String(event.data["error"] ?? "") : null,
     waits_for: status === "paused" ? row.waits_for : null,
   };
+}
+
+/**
+ * Tell which runs the answers hold, each read by the beginning of an id, and which do not fit any more. Null if a run
+ * may stand further down than its answer goes, behind newer ones whose ids begin alike.
+ */
+export function foundIn(
+  ids: readonly string[],
+  answers: readonly Pick<RunList, "items" | "next">[],
+): { found: readonly RunRow[]; gone: readonly string[] } | null {
+  const rows = ids.map((id, at) => answers[at]?.items.find((row) => row.id === id));
+  if (rows.some((row, at) => row === undefined && answers[at]?.next != null)) return null;
+  return { found: rows.filter((row) => row !== undefined), gone: ids.filter((_, at) => rows[at] === undefined) };
 }
 
 /** Put rows that were read into the list, newest first; `gone` are those that were asked for and do not fit. */

@@ -6,11 +6,13 @@ import { useEvents } from "../../api/live";
 import type { LiveEvent, Page, RunList, RunRow } from "../../api/types";
 import { usePages, type Pages } from "../../parts/pages";
 import { queryOf, searchOf, type Filters } from "./filters";
-import { inserted, patched } from "./patches";
+import { foundIn, inserted, patched } from "./patches";
 
 const PAGE = 100;
 /** More runs than this at once, and the first page is read instead of each run. */
 const MOST_SINGLE = 5;
+/** So many runs may have ids that begin with the whole id of another one, such as `demo` and `demo-2`. */
+const MOST_ALIKE = 20;
 const PAUSE_MS = 1_000;
 /** No event tells that the process of a run has died. */
 const LOOK_AGAIN_MS = 30_000;
@@ -50,8 +52,8 @@ function usePatches(key: QueryKey, filters: Filters): void {
     const ids = [...waiting.current];
     waiting.current.clear();
     try {
-      if (ids.length > MOST_SINGLE) await client.invalidateQueries({ queryKey: key });
-      else await readSingle(ids);
+      const isRead = ids.length <= MOST_SINGLE && (await readSingle(ids).catch(() => false));
+      if (!isRead) await client.invalidateQueries({ queryKey: key });
     } finally {
       timer.current = setTimeout(() => {
         timer.current = undefined;
@@ -59,18 +61,20 @@ function usePatches(key: QueryKey, filters: Filters): void {
       }, PAUSE_MS);
     }
   }
-  async function readSingle(ids: readonly string[]): Promise<void> {
+  /** Read single runs; return false if the list has to tell of them. */
+  async function readSingle(ids: readonly string[]): Promise<boolean> {
     const query = queryOf(filters, new Date());
     const fitting = ids.filter((id) => id.startsWith(filters.prefix));
     const lists = await Promise.all(
-      fitting.map((id) => get<RunList>(["executions"], { ...query, prefix: id, limit: 1 })),
+      fitting.map((id) => get<RunList>(["executions"], { ...query, prefix: id, limit: MOST_ALIKE })),
     );
-    const found = lists.flatMap((list) => list.items).filter((row) => fitting.includes(row.id));
-    const gone = fitting.filter((id) => !found.some((row) => row.id === id));
+    const read = foundIn(fitting, lists);
+    if (read === null) return false;
     client.setQueryData<Pages<RunRow>>(
       key,
-      (list) => list && { ...list, items: inserted(list.items, found, gone, list.next === null) },
+      (list) => list && { ...list, items: inserted(list.items, read.found, read.gone, list.next === null) },
     );
+    return true;
   }
 }
 

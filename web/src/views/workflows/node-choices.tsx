@@ -4,7 +4,8 @@ import type { Choice } from "./input";
 interface Props {
   nodes: readonly Model<"GraphNode">[];
   choice: Choice;
-  onChange: (choice: Choice) => void;
+  /** Called with what changes the choice as it is then. */
+  onChange: (changed: (now: Choice) => Choice) => void;
 }
 
 /** Which variant each node uses, and where the run pauses. */
@@ -12,9 +13,9 @@ export function NodeChoices({ nodes, choice, onChange }: Props) {
   const hasVariants = nodes.some((node) => node.variants.length > 0);
   const toggled = (names: readonly string[], node: string) =>
     names.includes(node) ? names.filter((each) => each !== node) : [...names, node];
-  const withVariant = (node: string, name: string) => {
-    const { [node]: _, ...others } = choice.variants;
-    return name === "" ? others : { ...others, [node]: name };
+  const withVariant = (now: Choice, node: string, name: string) => {
+    const { [node]: _, ...others } = now.variants;
+    return { ...now, variants: name === "" ? others : { ...others, [node]: name } };
   };
   return (
     <div className="scroll workflows-nodes" tabIndex={0} role="group" aria-label="Variants and breakpoints">
@@ -37,7 +38,7 @@ export function NodeChoices({ nodes, choice, onChange }: Props) {
                     <select
                       aria-label={`Variant of ${name}`}
                       value={choice.variants[name] ?? ""}
-                      onChange={(event) => onChange({ ...choice, variants: withVariant(name, event.target.value) })}
+                      onChange={(event) => onChange((now) => withVariant(now, name, event.target.value))}
                     >
                       <option value="">as it is</option>
                       {variants.map((variant) => (
@@ -52,7 +53,7 @@ export function NodeChoices({ nodes, choice, onChange }: Props) {
                   type="checkbox"
                   aria-label={`Pause before ${name}`}
                   checked={choice.before.includes(name)}
-                  onChange={() => onChange({ ...choice, before: toggled(choice.before, name) })}
+                  onChange={() => onChange((now) => ({ ...now, before: toggled(now.before, name) }))}
                 />
               </td>
               <td>
@@ -60,7 +61,7 @@ export function NodeChoices({ nodes, choice, onChange }: Props) {
                   type="checkbox"
                   aria-label={`Pause after ${name}`}
                   checked={choice.after.includes(name)}
-                  onChange={() => onChange({ ...choice, after: toggled(choice.after, name) })}
+                  onChange={() => onChange((now) => ({ ...now, after: toggled(now.after, name) }))}
                 />
               </td>
             </tr>

@@ -26,7 +26,11 @@ export function StartForm({ name, nodes, last }: Props) {
   const navigate = useNavigate();
   const id = useId();
   const parsed = parseInput(text);
-  const choose = (changed: Choice) => setSearch(searchOf(changed), { replace: true, preventScrollReset: true });
+  const choose = (changed: (now: Choice) => Choice) =>
+    setSearch(() => searchOf(changed(choiceOf(new URLSearchParams(location.search)))), {
+      replace: true,
+      preventScrollReset: true,
+    });
   const start = async (event: FormEvent) => {
     event.preventDefault();
     if (parsed.fault !== null) return;

@@ -2,6 +2,7 @@ import { useInfiniteQuery } from "@tanstack/react-query";
 import { useSearchParams } from "react-router";
 import { get, type Query } from "../../../api/client";
 import type { Model } from "../../../api/types";
+import { useChange } from "../../../parts/choice";
 import { Loading } from "../../../parts/loading";
 import { ProblemNote } from "../../../parts/problem";
 import { Badge } from "../../../parts/status";
@@ -14,7 +15,8 @@ type Value = Model<"SideAnswer">;
 
 /** What differs in large states, one level at a time: the address names the place. */
 export function LargeStateChanges({ run, ends }: { run: string; ends: Query }) {
-  const [search, setSearch] = useSearchParams();
+  const [search] = useSearchParams();
+  const change = useChange();
   const path = search.get("path") ?? "[]";
   const found = useInfiniteQuery({
     queryKey: ["run", run, "diff of a place", ends, path],
@@ -24,10 +26,7 @@ export function LargeStateChanges({ run, ends }: { run: string; ends: Query }) {
     getNextPageParam: (page) => page.next,
   });
   const open = (to: readonly unknown[]) =>
-    setSearch((before) => {
-      before.set("path", JSON.stringify(to));
-      return before;
-    });
+    change((search) => search.set("path", JSON.stringify(to)), { preventScrollReset: false });
   if (found.error !== null) return <ProblemNote error={found.error} />;
   const first = found.data?.pages[0];
   if (first === undefined) return <Loading what="the differences" />;

@@ -1,6 +1,6 @@
 import { useState } from "react";
-import { useSearchParams } from "react-router";
 import type { Model } from "../../../api/types";
+import { useChoice } from "../../../parts/choice";
 import { Empty } from "../../../parts/empty";
 import { Badge, type Tone } from "../../../parts/status";
 import { LongText } from "../state/conversation";
@@ -22,18 +22,8 @@ const WINDOW = 100;
 
 /** The values that differ, by path. */
 export function StateChanges({ changes }: { changes: readonly Change[] }) {
-  const [search, setSearch] = useSearchParams();
+  const [find, setFind] = useChoice("find");
   const [most, setMost] = useState(WINDOW);
-  const find = search.get("find") ?? "";
-  const put = (text: string) =>
-    setSearch(
-      (before) => {
-        if (text === "") before.delete("find");
-        else before.set("find", text);
-        return before;
-      },
-      { replace: true, preventScrollReset: true },
-    );
   if (changes.length === 0) return <Empty title="The states are equal" />;
   const found = changes.filter((change) => change.path.toLowerCase().includes(find.toLowerCase()));
   return (
@@ -41,7 +31,7 @@ export function StateChanges({ changes }: { changes: readonly Change[] }) {
       {changes.length > 5 && (
         <div className="toolbar">
           <label>
-            Only paths with <input type="search" value={find} onChange={(event) => put(event.target.value)} />
+            Only paths with <input type="search" value={find} onChange={(event) => setFind(event.target.value)} />
           </label>
           <span className="quiet" role="status">
             {found.length.toLocaleString("en")} of {changes.length.toLocaleString("en")}

@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { useSearchParams } from "react-router";
 import type { Model } from "../../../api/types";
+import { useChange, useChoice } from "../../../parts/choice";
 import { Empty } from "../../../parts/empty";
 import { Loading } from "../../../parts/loading";
 import { ProblemNote } from "../../../parts/problem";
@@ -26,20 +27,16 @@ interface Props {
 
 /** A state: searched, or as a tree under the place that the address names. */
 export function StateView({ run, at, answer }: Props) {
-  const [search, setSearch] = useSearchParams();
+  const [search] = useSearchParams();
+  const change = useChange();
   const path = readPath(search.get("path"));
-  const text = search.get("find") ?? "";
-  const change = (name: string, value: string) =>
-    setSearch(
-      (before) => {
-        if (value === "") before.delete(name);
-        else before.set(name, value);
-        if (name === "path") before.delete("find");
-        return before;
-      },
-      { preventScrollReset: true, replace: name === "find" },
-    );
-  const goTo = (to: readonly Key[]) => change("path", to.length === 0 ? "" : JSON.stringify(to));
+  const [text, setText] = useChoice("find");
+  const goTo = (to: readonly Key[]) =>
+    change((search) => {
+      if (to.length === 0) search.delete("path");
+      else search.set("path", JSON.stringify(to));
+      search.delete("find");
+    });
   const found = useQuery({
     ...placeQuery(run, at, path),
     initialData: path.length === 0 ? answer : undefined,
@@ -50,7 +47,7 @@ export function StateView({ run, at, answer }: Props) {
     <section aria-label="State">
       <div className="toolbar">
         <label>
-          Find <input type="search" value={text} onChange={(event) => change("find", event.target.value)} />
+          Find <input type="search" value={text} onChange={(event) => setText(event.target.value)} />
         </label>
         {path.length > 0 && text === "" && <Crumbs path={path} onGo={goTo} />}
       </div>

@@ -4,13 +4,13 @@ import { useCallback, useMemo } from "react";
 import { get } from "../../../api/client";
 import type { Model, Run } from "../../../api/types";
 import { useChoice } from "../../../parts/choice";
-import { Empty } from "../../../parts/empty";
 import { Loading } from "../../../parts/loading";
 import { ProblemNote } from "../../../parts/problem";
 import { useUsage } from "../usage-tab";
 import { Asked } from "./asked";
 import { Flow } from "./flow";
-import { aggregated, derived, expanded, type Drawing, type Graph, type Shape } from "./model";
+import { NoVisits } from "../no-visits";
+import { aggregated, derived, expanded, withRunning, type Drawing, type Graph, type Shape } from "./model";
 import { NodePanel } from "./node-panel";
 
 const LAST_STEPS = 100;
@@ -37,7 +37,8 @@ export default function GraphTab({ run }: { run: Run }) {
   const drawing = useMemo((): Drawing | null => {
     if (graph.isPending || visits === undefined || nodes === undefined) return null;
     const known: Graph = graph.data !== undefined && hasAll(graph.data, nodes) ? graph.data : derived(nodes, visits);
-    return isExpanded ? expanded(known, visits, run) : aggregated(known, nodes, visits, run);
+    const all = withRunning(visits, nodes, run);
+    return isExpanded ? expanded(known, all, run) : aggregated(known, nodes, all, run);
   }, [graph.isPending, graph.data, visits, nodes, isExpanded, run]);
   const choose = useCallback((shape: Shape) => shape.node !== "" && setNode(shape.node), [setNode]);
   const error = timeline.error ?? usage.error;
@@ -59,7 +60,9 @@ export default function GraphTab({ run }: { run: Run }) {
         )}
       </div>
       {drawing.shapes.length === 0 ? (
-        <Empty title="Nothing to draw yet">The nodes appear here when the run begins.</Empty>
+        <NoVisits run={run} title="Nothing to draw yet">
+          The nodes appear here when the run begins.
+        </NoVisits>
       ) : (
         <div className="graph-and-panel">
           <Asked count={drawing.shapes.length}>

@@ -32,6 +32,37 @@ export interface Drawing {
 
 export const END = "__end__";
 
+/**
+ * Put the nodes that run now behind the visits. The server tells of a visit when it ends or calls a tool; until then,
+ * a live run is known to be in the nodes that come after its last checkpoint, except those that have ended before others.
+ */
+export function withRunning(visits: readonly Visit[], usage: readonly NodeUsage[], run: Run): readonly Visit[] {
+  if (run.status !== "running" || run.neglect !== null) return visits;
+  const told = new Set(visits.filter((visit) => visit.step === null).map((visit) => visit.node));
+  const before = (node: string) => [
+    ...visits.filter((visit) => visit.node === node).map((visit) => visit.visit),
+    ...usage.filter((each) => each.node === node).map((each) => each.visits),
+  ];
+  const running = run.current_nodes
+    .filter((node) => !told.has(node))
+    .map((node): Visit => ({ ...BEGUN, node, run: run.id, visit: Math.max(0, ...before(node)) + 1 }));
+  return [...visits, ...running];
+}
+
+const BEGUN: Omit<Visit, "node" | "run" | "visit"> = {
+  status: "started",
+  attempts: 1,
+  step: null,
+  started_at: "",
+  ended_at: null,
+  busy_ms: 0,
+  is_shared: false,
+  parallel: false,
+  tool_calls: 0,
+  error: null,
+  waits: [],
+};
+
 /** Each node once, with its last visit and how often it was visited. */
 export function aggregated(graph: Graph, usage: readonly NodeUsage[], visits: readonly Visit[], run?: Run): Drawing {
   const used = new Map(usage.map((each) => [each.node, each]));

@@ -3,13 +3,13 @@ import { useQuery } from "@tanstack/react-query";
 import { useCallback, useMemo } from "react";
 import { get } from "../../../api/client";
 import type { Model, Run } from "../../../api/types";
-import { Empty } from "../../../parts/empty";
 import { durationText } from "../../../parts/format";
 import { Loading } from "../../../parts/loading";
 import { usePages } from "../../../parts/pages";
 import { ProblemNote } from "../../../parts/problem";
 import { useNow } from "../../../parts/times";
 import { VirtualTable, type Column } from "../../../parts/virtual-table";
+import { NoVisits } from "../no-visits";
 import { blocksOf, visitKey, type Block, type Visit } from "./blocks";
 import { blockCells } from "./cells";
 import { Overview } from "./overview";
@@ -54,7 +54,12 @@ export default function TimelineTab({ run }: { run: Run }) {
   const longestMs = Math.max(0.001, ...blocks.map((block) => (block.kind === "step" ? block.lengthMs : 0)));
   if (pages.error !== null && blocks.length === 0) return <ProblemNote error={pages.error} retry={pages.retry} />;
   if (pages.isPending) return <Loading what="the timeline" />;
-  if (blocks.length === 0) return <Empty title="No node has run yet">The first one appears here when it begins.</Empty>;
+  if (blocks.length === 0)
+    return (
+      <NoVisits run={run} title="No node has run yet">
+        The first one appears here when it ends, or calls a tool.
+      </NoVisits>
+    );
   return (
     <section aria-label="Timeline">
       {pages.error !== null && <ProblemNote error={pages.error} retry={pages.retry} />}
