@@ -150,6 +150,13 @@ def test_a_run_that_exists_is_not_started_again(workers: Workers) -> None:
     assert first["run"]["status"] == "completed"
 
 
+def test_a_run_that_was_only_created_is_not_started_by_the_next_worker(workers: Workers) -> None:
+    first = workers.carry_out(CommandKind.RUN_START, "r", workers.flow, input={"n": 1}, start=False)
+    again = workers.carry_out(CommandKind.RUN_START, "r", workers.flow, attempts=2, input={"n": 1}, start=False)
+    assert again == first
+    assert first["run"]["status"] == "pending"
+
+
 def test_an_edit_is_made_by_the_next_worker_if_the_first_died_before_it(workers: Workers) -> None:
     mark = _broken(workers, "r", n=1)
     workers.claim_and_die("r")

@@ -89,6 +89,7 @@ class Client:
     graph = blocking(AsyncClient.graph)
     check = blocking(AsyncClient.check)
     run = blocking(AsyncClient.run)
+    create = blocking(AsyncClient.create)
     start = blocking(AsyncClient.start)
     resume = blocking(AsyncClient.resume)
     pause = blocking(AsyncClient.pause)
