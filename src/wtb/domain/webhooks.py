@@ -6,17 +6,18 @@ import base64
 import hashlib
 import hmac
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
-from typing import Any, NewType
+from typing import NewType
 from urllib.parse import urlsplit
 
 from wtb.domain.errors import InvalidInput
 from wtb.domain.event_catalogue import EventType
 from wtb.domain.events import RecordedEvent
+from wtb.domain.filters import event_types
 
 WebhookId = NewType("WebhookId", str)
 Address = IPv4Address | IPv6Address
@@ -225,12 +226,9 @@ def _carried(address: IPv6Address) -> IPv4Address | None:
     return address.ipv4_mapped or address.sixtofour
 
 
-def event_types(names: Any) -> tuple[EventType, ...]:
-    """Return the types with these names, or raise InvalidInput that names the unknown one."""
-    known = {type.value: type for type in EventType}
-    for name in names:
-        if name not in known:
-            raise InvalidInput(f"there is no event {name!r}; docs/events.md lists them, such as execution.failed")
-        if known[name] in NEVER_SENT:
-            raise InvalidInput(f"{name} is not sent to webhooks: two that fail would tell each other for ever")
-    return tuple(sorted({known[name] for name in names}))
+def sent_types(names: Collection[str]) -> tuple[EventType, ...]:
+    """Return the types that a webhook gets which names these types and nouns; InvalidInput if it can get none of one."""
+    unsent = NEVER_SENT.intersection(names)
+    if unsent:
+        raise InvalidInput(f"{min(unsent)} is not sent to webhooks: two that fail would tell each other for ever")
+    return tuple(sorted(set(event_types(names)) - NEVER_SENT))

@@ -19,8 +19,8 @@ from wtb.domain.webhooks import (
     DeliveryStatus,
     Webhook,
     WebhookId,
-    event_types,
     new_secret,
+    sent_types,
     signed_headers,
     trial_message,
 )
@@ -49,7 +49,7 @@ class Webhooks:
 
         The same caller's key with the same request returns the first webhook.
         """
-        wanted = event_types(types)
+        wanted = sent_types(types)
         refusal = self._sender.refusal(url)
         if refusal is not None:
             raise InvalidInput(refusal)
