@@ -42,6 +42,7 @@ UNASKED = frozenset(
         EventType.WEBHOOK_RETRIED,
         EventType.TOKEN_CREATED,
         EventType.TOKEN_REVOKED,
+        EventType.COMMAND_CANCELLED,
     }
 )
 """Events that only webhooks get which name them: they tell of the server, not of runs and batches."""
@@ -227,7 +228,7 @@ def _carried(address: IPv6Address) -> IPv4Address | None:
 
 
 def sent_types(names: Collection[str]) -> tuple[EventType, ...]:
-    """Return the types that a webhook gets which names these types and nouns; InvalidInput if it can get none of one."""
+    """Return the types that a webhook gets which names these types and nouns; refuse one that is never sent."""
     unsent = NEVER_SENT.intersection(names)
     if unsent:
         raise InvalidInput(f"{min(unsent)} is not sent to webhooks: two that fail would tell each other for ever")

@@ -19,7 +19,7 @@ class NewWebhook(RequestModel):
     types: list[str] = Field(
         default=[],
         max_length=200,
-        description="The types of events that it gets, or nouns for all their events; without any, those of runs and batches.",
+        description="The types of its events, or nouns for all their events; without any, those of runs and batches.",
     )
 
     model_config = example(url="https://example.org/hooks/wtb", types=["execution.failed", "batch.completed"])
