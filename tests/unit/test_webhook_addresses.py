@@ -7,6 +7,7 @@ from ipaddress import ip_address
 
 import pytest
 
+from wtb.application.server.webhooks import sent_types
 from wtb.domain.errors import InvalidInput
 from wtb.domain.event_catalogue import EventType
 from wtb.domain.webhooks import (
@@ -18,7 +19,6 @@ from wtb.domain.webhooks import (
     WebhookId,
     checked_url,
     is_public,
-    sent_types,
 )
 
 _NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

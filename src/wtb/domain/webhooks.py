@@ -6,7 +6,7 @@ import base64
 import hashlib
 import hmac
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -17,7 +17,6 @@ from urllib.parse import urlsplit
 from wtb.domain.errors import InvalidInput
 from wtb.domain.event_catalogue import EventType
 from wtb.domain.events import RecordedEvent
-from wtb.domain.filters import event_types
 
 WebhookId = NewType("WebhookId", str)
 Address = IPv4Address | IPv6Address
@@ -225,11 +224,3 @@ def _carried(address: IPv6Address) -> IPv4Address | None:
     if address in _NAT64:
         return IPv4Address(int(address) & 0xFFFF_FFFF)
     return address.ipv4_mapped or address.sixtofour
-
-
-def sent_types(names: Collection[str]) -> tuple[EventType, ...]:
-    """Return the types that a webhook gets which names these types and nouns; refuse one that is never sent."""
-    unsent = NEVER_SENT.intersection(names)
-    if unsent:
-        raise InvalidInput(f"{min(unsent)} is not sent to webhooks: two that fail would tell each other for ever")
-    return tuple(sorted(set(event_types(names)) - NEVER_SENT))
