@@ -190,7 +190,7 @@ def _has_body(scope: Scope) -> bool:
 async def _own(request: Request, error: Exception) -> Response:
     assert isinstance(error, WTBError)
     if isinstance(error, errors.ExecutionNotFound | errors.BatchNotFound):
-        error = await run_in_threadpool(_not_begun, request, error)
+        return response_of(await run_in_threadpool(_not_begun, request, error))
     if status_of(error) == HTTPStatus.INTERNAL_SERVER_ERROR:
         _logger.error("%s %s failed: %s", request.method, request.url.path, error)
     return response_of(error)
