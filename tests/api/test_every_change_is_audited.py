@@ -34,7 +34,7 @@ CHANGES_NOTHING = {
 TOLD_ELSEWHERE = {
     "executions_continue_rollback": "test_who_did_it.py: it takes a reversal that fails",
     "executions_abandon_rollback": "test_event_story.py",
-    "upkeep_prune": "test_pruning.py: it takes old checkpoints",
+    "upkeep_prune": "test_upkeep_api.py: it takes old checkpoints",
     "webhooks_retry_delivery": "test_event_story.py: it takes a receiver that fails for a day",
 }
 
