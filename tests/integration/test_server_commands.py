@@ -349,6 +349,32 @@ def test_a_file_that_ends_its_worker_does_not_hide_the_others(workers: Workers, 
         served.find("deadly")
 
 
+def test_files_that_cannot_be_imported_beside_others_are_loaded_once_more_and_not_each_by_itself(
+    workers: Workers, empty_folder: Path
+) -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def describe(wanted: Sequence[str]) -> list[dict[str, Any]]:
+        asked.append(tuple(wanted))
+        whole = [each for each in wanted if each.startswith("tool")][:1]  # each of them has a tool of the same name
+        return [
+            {"reference": each, "name": each}
+            if each in whole
+            else {"reference": each, "error": {}, "is_unimportable": True}
+            for each in wanted
+        ]
+
+    served = ServedWorkflows(
+        ["tool1:flow", "broken1:flow", "tool2:flow", "broken2:flow"],
+        folder=empty_folder,
+        recorded=False,
+        queries=workers.bench.services.queries,
+        describe=describe,
+    )
+    assert [each.name for each in served.list_served()] == ["tool1:flow", None, "tool2:flow", None]
+    assert [len(wanted) for wanted in asked] == [4, 3, 2]
+
+
 def test_a_file_that_never_ends_its_import_is_tried_rarely_and_stops_nobody_else(
     workers: Workers, empty_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

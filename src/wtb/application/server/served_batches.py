@@ -42,11 +42,13 @@ class ServedBatches:
         return tuple(each for each in found if each.error is None or each.reference in self.references)
 
     def _loaded(self, references: Sequence[str]) -> list[ServedBatch]:
-        """Let a worker load references; those that it cannot import beside others have a worker of their own."""
+        """Let a worker load references; those that it cannot import beside others get another one."""
         found = [ServedBatch(**data) for data in self.ask({"batches": references})["batches"]]
-        if len(references) == 1:
+        failed = [each.reference for each in found if each.is_unimportable]
+        if not failed or len(failed) == len(references):
             return found
-        return [self._loaded([each.reference])[0] if each.is_unimportable else each for each in found]
+        again = {each.reference: each for each in self._loaded(failed)}
+        return [again.get(each.reference, each) for each in found]
 
     def check(self, command: Command) -> None:
         """Raise WorkflowNotServed if a command runs a configured batch of another server."""

@@ -198,16 +198,18 @@ class ServedWorkflows:
             self._known[each.reference] = (now + lasts, stamps[each.reference], each)
 
     def _loaded(self, references: Sequence[str]) -> list[ServedWorkflow]:
-        """Let a worker load references; those that it cannot import, or that end it, have a worker of their own."""
+        """Let a worker load references. Those that it cannot import beside others, or that end it, get another one."""
         try:
             found = [ServedWorkflow.from_data(data) for data in self._describe(references)]
         except WorkerFailed as error:
             if len(references) == 1:
                 return [ServedWorkflow(reference=references[0], error=error_data(error, Masker()))]
             return [each for reference in references for each in self._loaded([reference])]
-        if len(references) == 1:
+        failed = [each.reference for each in found if each.is_unimportable]
+        if not failed or len(failed) == len(references):
             return found
-        return [self._loaded([each.reference])[0] if each.is_unimportable else each for each in found]
+        again = {each.reference: each for each in self._loaded(failed)}
+        return [again.get(each.reference, each) for each in found]
 
     def _is_fresh(self, reference: str, stamp: object, now: float) -> bool:
         known = self._known.get(reference)
