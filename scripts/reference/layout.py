@@ -256,7 +256,18 @@ _CLIENT = Described(
     attributes={"url": "The address of the server."},
     groups={
         "Workflows": ("list_workflows", "workflow", "graph", "check"),
-        "Run": ("run", "start", "resume", "pause", "stop", "wait_for", "command", "cancel_command", "list_commands"),
+        "Run": (
+            "run",
+            "create",
+            "start",
+            "resume",
+            "pause",
+            "stop",
+            "wait_for",
+            "command",
+            "cancel_command",
+            "list_commands",
+        ),
         "Find and read runs": (
             "list_runs",
             "get",

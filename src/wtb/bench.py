@@ -356,7 +356,7 @@ class Bench:
         given = None if cases is None else read_cases(cases)
         workers = default_workers() if workers is None else workers
         check_workers(workers)
-        self.services.scoring.score_batch(what.batch, chosen, given, workers)
+        self.services.scoring.score_batch(what.batch, chosen, given, workers, by=created_by)
         return self.get_batch(what.id)
 
     @_with_parameters_of(evaluate)

@@ -235,7 +235,7 @@ def bootstrap(
         endpoint=_judge_endpoint(parts.settings),
         limits=parts.run_limits,
     )
-    scoring = Scoring(parts.storage, parts.clock, parts.codec, evaluation, map_in_threads)
+    scoring = Scoring(parts.storage, parts.clock, parts.codec, evaluation, map_in_threads, user=parts.user)
     return Services(
         **vars(parts),
         controller=controller,

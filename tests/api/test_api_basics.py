@@ -5,15 +5,19 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import closing
+from functools import partial
 
 import pytest
 
 from tests.api.client import TestClient
 from wtb.api.problems import code_of, status_of
 from wtb.api.readiness import Readiness
+from wtb.bench import Bench
 from wtb.bootstrap import Services
 from wtb.domain import errors
+from wtb.domain.commands import CommandKind
 from wtb.domain.errors import WTBError
+from wtb.flow import Workflow
 from wtb.infrastructure.sql import schema
 
 
@@ -99,3 +103,23 @@ def test_readiness_asks_the_database_once_a_second_and_does_not_wait_long(monkey
     silent.join(30)
     readiness.require()
     assert len(asked) == 1
+
+
+def test_what_was_accepted_and_has_not_begun_says_which_command_will_make_it(
+    operator: TestClient, services: Services
+) -> None:
+    accept = partial(services.commands.accept, by="the operator")
+    elsewhere = {"reference": "/elsewhere/batch.py:batch"}  # waits for a server that has it
+    batch = accept(CommandKind.BATCH_START, subject="nightly", arguments=elsewhere)
+    refused = operator.post("/api/v1/batches/nightly/cancel")
+    assert (refused.status_code, refused.json()["code"]) == (404, "batch-not-found")
+    assert f"'nightly' has not begun: command {batch.id} is pending" in refused.json()["detail"]
+    with Bench._over(services) as bench:
+        bench.run(Workflow("away").add_node("one", lambda state: {}, start=True), {}, run_id="old")
+    run = accept(CommandKind.RUN_START, subject="r1", arguments={"workflow": "away"})
+    for method, path in (("GET", ""), ("GET", "/state"), ("POST", "/pause"), ("POST", "/resume")):
+        refused = operator.request(method, f"/api/v1/executions/r1{path}")
+        assert (refused.status_code, refused.json()["code"]) == (404, "execution-not-found")
+        assert f"'r1' has not begun: command {run.id} is pending" in refused.json()["detail"]
+    operator.post(f"/api/v1/commands/{run.id}/cancel")
+    assert "has not begun" not in operator.get("/api/v1/executions/r1").json()["detail"]

@@ -152,6 +152,42 @@ def test_a_batch_named_on_the_command_line_is_served_with_its_workflow(
         assert (status, started["run"]["status"]) == (201, "completed")
 
 
+SEARCHING = """
+import wtb
+
+flow = wtb.Workflow("{name}")
+
+@wtb.tool(effects="none")
+def search(query):
+    return "found by {name}"
+
+@flow.node(start=True)
+def find(state, ctx):
+    return {{"found": ctx.tool("search", query="x")}}
+
+batch = wtb.BatchTest(flow, cases=[{{"id": "a", "input": {{}}, "expected": "found by {name}"}}],
+                      evaluators=[wtb.ExactMatch("found")], name="of {name}")
+"""
+
+
+def test_files_that_name_a_tool_alike_are_served_together(tmp_path: Path, sqlite_template: Path) -> None:
+    home = tmp_path / ".wtb"
+    home.mkdir(mode=0o700)
+    shutil.copyfile(sqlite_template, home / "wtb.db")
+    with bootstrap(Settings(folder=home)) as services:
+        _, token = services.tokens.create("ci", Role.OPERATOR, by="tester")
+    for name in ("shop", "bank"):
+        (tmp_path / f"{name}.py").write_text(SEARCHING.format(name=name))
+    with ServerProcess(tmp_path, Settings(folder=home), token, references=("shop.py", "bank.py")) as server:
+        for name in ("shop", "bank"):
+            status, ran, _ = server.call("POST", "/executions?wait_s=60", {"workflow": name})
+            assert (status, ran["run"]["status"]) == (201, "completed")
+            status, ran, _ = server.call("POST", "/batches?wait_s=60", {"batch": f"of {name}"})
+            assert (status, ran["batch"]["completed"]) == (200, 1)
+        _, workflows, _ = server.call("GET", "/workflows")
+        assert [each["problem"] for each in workflows["items"]] == [None, None]
+
+
 def test_a_batch_that_the_server_does_not_have_is_refused(project: ServedProject) -> None:
     assert project.post("/batches", {"batch": "nope"}).json()["code"] == "batch-not-found"
     assert project.post("/batches", {"batch": "batch.py:batch"}).json()["code"] == "batch-not-found"

@@ -195,6 +195,12 @@ def test_a_rollback_that_failed_is_continued_or_abandoned(client: wtb.Client, se
     client.delete(fork.id)
 
 
+def test_a_run_is_created_and_started_later(client: wtb.Client) -> None:
+    run = client.create("letters", {"topic": "later"}, run_id="for-later")
+    assert (run.id, run.status) == ("for-later", "pending")
+    assert client.resume(run.id, wait_s=60).status == "completed"
+
+
 def test_commands_are_listed_shown_and_awaited(client: wtb.Client) -> None:
     started = client.start("letters", {"topic": "later"}, break_before=["post"])
     ended = client.wait_for(started.id, wait_s=60)

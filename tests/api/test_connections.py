@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import socket
@@ -14,12 +15,14 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+import wtb
 from tests.api.running_server import running
 from wtb.api.connections import BoundedProtocol
 from wtb.api.parts import ServerParts
 from wtb.api.request_limits import BodyLimits
 from wtb.api.serving import listen
 from wtb.domain.access import Role
+from wtb.domain.errors import ServerAway
 
 pytestmark = pytest.mark.parametrize("server_settings", ["sqlite"], indirect=True)  # no database decides any of this
 
@@ -166,6 +169,28 @@ def test_a_server_with_a_certificate_speaks_tls_and_marks_its_cookies(parts: Ser
         assert (answer.status_code, "strict-transport-security" in answer.headers) == (200, True)
         link = parts.services.sign_ins.create_link(parts.owner)
         assert "; Secure" in httpx.get(f"{server.url}/sign-in/{link}", verify=context).headers["set-cookie"]
+
+
+def test_a_client_trusts_the_certificate_of_a_server_for_requests_and_for_events(
+    parts: ServerParts, tmp_path: Path
+) -> None:
+    certificate, key = make_certificate(tmp_path)
+    _, token = parts.services.tokens.create("ci", Role.VIEWER, by="tester")
+
+    async def first_event(url: str) -> str:
+        async with wtb.AsyncClient(url, token, certificate=str(certificate)) as client:
+            assert (await client.whoami()).kind == "token"
+            async for event in client.events(since="start"):
+                return event.type
+        raise AssertionError("the feed ended")
+
+    with running(parts, certificate=certificate, certificate_key=key) as server:
+        with wtb.Client(server.url, token, certificate=certificate) as client:
+            assert client.whoami().kind == "token"
+            assert next(client.events(since="start", patience_s=5)).type == "token.created"
+        assert asyncio.run(first_event(server.url)) == "token.created"
+        with wtb.Client(server.url, token, retries=0) as stranger, pytest.raises(ServerAway, match="certificate"):
+            stranger.whoami()
 
 
 def make_certificate(folder: Path) -> tuple[Path, Path]:

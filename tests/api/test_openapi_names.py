@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from tests.api.client import TestClient
 
@@ -51,6 +52,36 @@ def test_parameters_and_fields_of_requests_are_described_and_bodies_have_an_exam
             assert "description" in json.dumps(schema), (name, field)
             wanted += _schemas_in(schema) - set(wanted)
     assert {"StartRequest", "BatchOptions", "NewToken"} <= set(wanted)
+
+
+@pytest.mark.parametrize("server_settings", ["sqlite"], indirect=True)
+def test_answers_have_examples_and_every_example_fits_its_schema(description: dict[str, Any]) -> None:
+    schemas, checked = description["components"]["schemas"], 0
+    for path, methods in description["paths"].items():
+        for method, operation in methods.items():
+            for status, answer in operation["responses"].items():
+                content = answer.get("content", {}).get("application/json")
+                if status.startswith("2") and content is not None:
+                    assert _has_example(content["schema"], schemas), (method, path)
+                    checked += 1
+    assert checked > 70
+    for name, schema in schemas.items():
+        for example in schema.get("examples", []):
+            whole = {"$ref": f"#/components/schemas/{name}", "components": description["components"]}
+            faults = [fault.message for fault in Draft202012Validator(whole).iter_errors(example)]
+            assert faults == [], (name, faults)
+
+
+def _has_example(schema: dict[str, Any], schemas: dict[str, Any]) -> bool:
+    """Whether a schema shows what its values look like, itself or in a part."""
+    wanted, seen = [schema], set[str]()
+    for each in wanted:  # it grows
+        if each.keys() & {"example", "examples", "enum", "const"}:
+            return True
+        new = _schemas_in(each) - seen
+        seen |= new
+        wanted += [*each.get("properties", {}).values(), *(schemas[name] for name in new)]
+    return False
 
 
 def _schemas_in(data: Any) -> set[str]:

@@ -45,6 +45,18 @@ def _code(answer: Any) -> tuple[int, str]:
     return answer.status_code, answer.json().get("code")
 
 
+def test_a_run_is_created_without_being_started(project: ServedProject) -> None:
+    body = {"workflow": "agent", "input": {"topic": "created"}, "start": False}
+    created = project.post("/executions", body, key="created once")
+    assert (created.status_code, created.json()["run"]["status"]) == (201, "pending")
+    path = f"/executions/{created.json()['run']['id']}"
+    assert project.post("/executions", body, key="created once").json()["run"] == created.json()["run"]
+    edit = {"update": {"set": [{"path": ["topic"], "value": "changed"}]}}
+    resumed = project.post(f"{path}/resume", edit, etag=created.headers["etag"])
+    assert resumed.json()["run"]["status"] == "completed", resumed.text
+    assert project.viewer.get(f"/api/v1{path}/state").json()["value"]["plan"] == "about changed"
+
+
 def test_a_run_is_broken_edited_resumed_rolled_back_redone_and_forked(project: ServedProject) -> None:
     started = project.start("journey", break_before=["deliver"])
     run = started.json()["run"]

@@ -24,6 +24,7 @@ from wtb.application.server.webhooks import Webhooks
 from wtb.application.time_travel.rollback_executor import RollbackFailed
 from wtb.bench import Bench
 from wtb.domain.access import Role
+from wtb.domain.commands import CommandKind
 from wtb.domain.event_body import EventBody
 from wtb.domain.event_catalogue import CATALOGUE, EventType
 from wtb.domain.events import RecordedEvent
@@ -190,12 +191,13 @@ def workers(bench: Bench) -> None:
 
 
 def batches(bench: Bench) -> None:
-    """A batch completes and becomes a baseline; one breaks, one is cancelled, and all of that is deleted."""
+    """A batch completes, is scored again and becomes a baseline; one breaks, one is cancelled; all that is deleted."""
     flow = Workflow("batched")
     flow.add_node("work", lambda state: {"out": state["in"]}, start=True)
     flow.add_variant("work", "other", lambda state: {"out": 0})
     what: dict[str, Any] = {"cases": [{"id": "1", "input": {"in": 1}}], "evaluators": [wtb.Steps()]}
     bench.batch(flow, name="fine", **what)
+    bench.evaluate("fine", [wtb.Latency()])
     bench.set_baseline("main", "fine")
     bench.delete_baseline("main")
 
@@ -304,6 +306,12 @@ def tokens(bench: Bench) -> None:
     bench.services.tokens.revoke("ci", by="alice")
 
 
+def commands(bench: Bench) -> None:
+    """A command of a server is cancelled."""
+    given = bench.services.commands
+    given.cancel(given.accept(CommandKind.RUN_START, by="bob", arguments={}, subject="later").id, by="alice")
+
+
 CHAPTERS: list[Callable[[Bench], None]] = [
     everyday,
     questions,
@@ -321,6 +329,7 @@ CHAPTERS: list[Callable[[Bench], None]] = [
     tokens,
     webhooks,
     background,
+    commands,
 ]
 
 

@@ -150,6 +150,13 @@ def test_a_run_that_exists_is_not_started_again(workers: Workers) -> None:
     assert first["run"]["status"] == "completed"
 
 
+def test_a_run_that_was_only_created_is_not_started_by_the_next_worker(workers: Workers) -> None:
+    first = workers.carry_out(CommandKind.RUN_START, "r", workers.flow, input={"n": 1}, start=False)
+    again = workers.carry_out(CommandKind.RUN_START, "r", workers.flow, attempts=2, input={"n": 1}, start=False)
+    assert again == first
+    assert first["run"]["status"] == "pending"
+
+
 def test_an_edit_is_made_by_the_next_worker_if_the_first_died_before_it(workers: Workers) -> None:
     mark = _broken(workers, "r", n=1)
     workers.claim_and_die("r")
@@ -340,6 +347,32 @@ def test_a_file_that_ends_its_worker_does_not_hide_the_others(workers: Workers, 
     assert served.find("good").reference == "good:flow"
     with pytest.raises(WorkerFailed):
         served.find("deadly")
+
+
+def test_files_that_cannot_be_imported_beside_others_are_loaded_once_more_and_not_each_by_itself(
+    workers: Workers, empty_folder: Path
+) -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def describe(wanted: Sequence[str]) -> list[dict[str, Any]]:
+        asked.append(tuple(wanted))
+        whole = [each for each in wanted if each.startswith("tool")][:1]  # each of them has a tool of the same name
+        return [
+            {"reference": each, "name": each}
+            if each in whole
+            else {"reference": each, "error": {}, "is_unimportable": True}
+            for each in wanted
+        ]
+
+    served = ServedWorkflows(
+        ["tool1:flow", "broken1:flow", "tool2:flow", "broken2:flow"],
+        folder=empty_folder,
+        recorded=False,
+        queries=workers.bench.services.queries,
+        describe=describe,
+    )
+    assert [each.name for each in served.list_served()] == ["tool1:flow", None, "tool2:flow", None]
+    assert [len(wanted) for wanted in asked] == [4, 3, 2]
 
 
 def test_a_file_that_never_ends_its_import_is_tried_rarely_and_stops_nobody_else(

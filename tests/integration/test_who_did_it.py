@@ -122,6 +122,7 @@ def test_batches_and_baselines_say_who_changed_them() -> None:
     cases: list[dict[str, Any]] = [{"id": "1", "input": {"n": 0}}]
     with Bench("memory://", user="ann") as bench:
         batch = bench.batch(two_steps(), name="nightly", cases=cases, evaluators=[wtb.Steps()])
+        bench.evaluate("nightly", [wtb.Latency()])
         bench.set_baseline("main", "nightly")
         bench.delete_baseline("main")
         bench.delete_batch("nightly")
@@ -130,6 +131,7 @@ def test_batches_and_baselines_say_who_changed_them() -> None:
     assert told == [
         ("batch.started", batch.id),
         ("batch.completed", batch.id),
+        ("batch.scored", batch.id),
         ("baseline.kept", SYSTEM_STREAM),
         ("baseline.deleted", SYSTEM_STREAM),
         ("batch.deleted", batch.id),

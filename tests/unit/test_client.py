@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -355,3 +356,12 @@ def test_a_feed_that_greets_and_fails_again_and_again_is_given_up(monkeypatch: p
     with pytest.raises(ServerAway, match="the store is damaged"):
         finished(anext(follow(server, "now", {}, patience_s=10)))
     assert 10 < server.now < 15
+
+
+@pytest.mark.parametrize("text", [None, "no certificate"])
+def test_a_file_that_is_no_certificate_is_refused_before_anything_is_sent(tmp_path: Path, text: str | None) -> None:
+    certificate = tmp_path / "certificate.pem"
+    if text is not None:
+        certificate.write_text(text)
+    with pytest.raises(wtb.InvalidInput, match=r"certificate\.pem cannot be used as a certificate"):
+        wtb.Client("https://127.0.0.1:1", "x", certificate=certificate)

@@ -7,6 +7,7 @@ from ipaddress import ip_address
 
 import pytest
 
+from wtb.application.server.webhooks import sent_types
 from wtb.domain.errors import InvalidInput
 from wtb.domain.event_catalogue import EventType
 from wtb.domain.webhooks import (
@@ -17,7 +18,6 @@ from wtb.domain.webhooks import (
     Webhook,
     WebhookId,
     checked_url,
-    event_types,
     is_public,
 )
 
@@ -81,12 +81,18 @@ def test_without_tls_an_address_needs_the_setting() -> None:
 
 
 def test_types_of_events_are_checked_and_sorted() -> None:
-    found = event_types(["execution.failed", "batch.completed", "execution.failed"])
+    found = sent_types(["execution.failed", "batch.completed", "execution.failed"])
     assert found == (EventType.BATCH_COMPLETED, EventType.EXECUTION_FAILED)
     with pytest.raises(InvalidInput, match=r"no event 'execution\.exploded'"):
-        event_types(["execution.exploded"])
+        sent_types(["execution.exploded"])
     with pytest.raises(InvalidInput, match="for ever"):
-        event_types(["webhook.failed"])
+        sent_types(["webhook.failed"])
+
+
+def test_a_noun_stands_for_all_its_events_but_those_that_are_never_sent() -> None:
+    assert sent_types(["checkpoint"]) == tuple(sorted(each for each in EventType if each.startswith("checkpoint.")))
+    assert EventType.WEBHOOK_CREATED in sent_types(["webhook"])
+    assert EventType.WEBHOOK_FAILED not in sent_types(["webhook"])
 
 
 def test_without_types_a_webhook_gets_everything_of_runs_and_batches() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -18,8 +19,10 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.utils import ClientDisconnected
 
 from wtb.api.models.problems import Problem
+from wtb.application.server.commands import Commands
 from wtb.domain import errors
-from wtb.domain.errors import WTBError
+from wtb.domain.commands import CommandKind, CommandStatus
+from wtb.domain.errors import WTBError, error_with
 from wtb.domain.secrets import Masker, masked_logger
 
 MEDIA_TYPE = "application/problem+json"
@@ -58,6 +61,10 @@ _CODES = {
     HTTPStatus.UNPROCESSABLE_ENTITY: ("invalid-input", "the request cannot be used"),
     HTTPStatus.INTERNAL_SERVER_ERROR: ("internal-error", "the server failed; its log says why"),
 }
+
+_OPEN = (CommandStatus.PENDING, CommandStatus.RUNNING)
+_MAKING = (CommandKind.RUN_START, CommandKind.RUN_FORK, CommandKind.BATCH_START)
+"""Commands that make the run or the batch that is their subject."""
 
 _MASKER = Masker()
 _logger = masked_logger(__name__)
@@ -182,9 +189,31 @@ def _has_body(scope: Scope) -> bool:
 
 async def _own(request: Request, error: Exception) -> Response:
     assert isinstance(error, WTBError)
+    if isinstance(error, errors.ExecutionNotFound | errors.BatchNotFound):
+        return response_of(await run_in_threadpool(_not_begun, request, error))
     if status_of(error) == HTTPStatus.INTERNAL_SERVER_ERROR:
         _logger.error("%s %s failed: %s", request.method, request.url.path, error)
     return response_of(error)
+
+
+def _not_begun(request: Request, error: WTBError) -> WTBError:
+    """Return an error that names the command, if the run or the batch was accepted and has not begun."""
+    name = getattr(error, "key", None)
+    if not isinstance(name, str):
+        return error
+    commands: Commands = request.app.state.command_server.commands
+    try:
+        opened = commands.list_commands(statuses=_OPEN, kinds=_MAKING, subject=name, limit=1)
+    except WTBError:  # the store is away by now
+        return error
+    for command in opened:
+        address = f"/api/v1/commands/{command.id}"
+        return error_with(
+            type(error),
+            f"{name!r} has not begun: command {command.id} is {command.status}; wait for it with GET "
+            f"{address}?wait_s=30, or end it with POST {address}/cancel",
+        )
+    return error
 
 
 async def _invalid(request: Request, error: Exception) -> Response:

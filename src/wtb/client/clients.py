@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from ssl import SSLContext, create_default_context
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -29,15 +31,23 @@ class AsyncClient(WorkflowVerbs, RunChangeVerbs, BatchVerbs, EventVerbs, AuditVe
     """Use a WTB server from an async program, with the verbs of a Bench.
 
     `url` is the address that `wtb serve` prints, and `token` what `wtb token create` printed; without it, the variable
-    WTB_TOKEN. `http` is an `httpx.AsyncClient` of your own, for a proxy or certificates. A request that nobody answers
-    is sent again up to `retries` times. What a worker carries out, such as a run, is still done once.
+    WTB_TOKEN. `certificate` is a file with the certificate that the server is trusted by, if no authority is known for
+    it. A request that nobody answers is sent again up to `retries` times. What a worker carries out, such as a run, is
+    still done once. `http` is an `httpx.AsyncClient` of your own, for all but `events`.
     """
 
     def __init__(
-        self, url: str, token: str | None = None, *, retries: int = RETRIES, http: httpx.AsyncClient | None = None
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        certificate: Path | str | None = None,
+        retries: int = RETRIES,
+        http: httpx.AsyncClient | None = None,
     ) -> None:
-        http = http or httpx.AsyncClient()
-        self._open(AwaitingTransport(_signed(http, url, token)), url, retries)
+        trusted = _trusted(certificate)
+        http = http or httpx.AsyncClient(verify=trusted or True)
+        self._open(AwaitingTransport(_signed(http, url, token), trusted), url, retries)
 
     def _open(self, transport: Transport, url: str, retries: int) -> None:
         super().__init__(PatientSender(transport, url, retries))
@@ -60,15 +70,24 @@ class Client:
     """Use a WTB server, with the verbs of a Bench. AsyncClient has the same ones for async programs.
 
     `url` is the address that `wtb serve` prints, and `token` what `wtb token create` printed; without it, the variable
-    WTB_TOKEN. `http` is an `httpx.Client` of your own, for a proxy or certificates. A request that nobody answers is
-    sent again up to `retries` times. What a worker carries out, such as a run, is still done once.
+    WTB_TOKEN. `certificate` is a file with the certificate that the server is trusted by, if no authority is known for
+    it. A request that nobody answers is sent again up to `retries` times. What a worker carries out, such as a run, is
+    still done once. `http` is an `httpx.Client` of your own, for all but `events`.
     """
 
     def __init__(
-        self, url: str, token: str | None = None, *, retries: int = RETRIES, http: httpx.Client | None = None
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        certificate: Path | str | None = None,
+        retries: int = RETRIES,
+        http: httpx.Client | None = None,
     ) -> None:
+        trusted = _trusted(certificate)
+        http = http or httpx.Client(verify=trusted or True)
         self._verbs = AsyncClient.__new__(AsyncClient)
-        self._verbs._open(BlockingTransport(_signed(http or httpx.Client(), url, token)), url, retries)
+        self._verbs._open(BlockingTransport(_signed(http, url, token), trusted), url, retries)
         self.url = url
 
     def close(self) -> None:
@@ -89,6 +108,7 @@ class Client:
     graph = blocking(AsyncClient.graph)
     check = blocking(AsyncClient.check)
     run = blocking(AsyncClient.run)
+    create = blocking(AsyncClient.create)
     start = blocking(AsyncClient.start)
     resume = blocking(AsyncClient.resume)
     pause = blocking(AsyncClient.pause)
@@ -182,6 +202,16 @@ class Client:
     list_tokens = blocking(AsyncClient.list_tokens)
     create_token = blocking(AsyncClient.create_token)
     revoke_token = blocking(AsyncClient.revoke_token)
+
+
+def _trusted(certificate: Path | str | None) -> SSLContext | None:
+    """Return what trusts a server with this certificate; None to trust whom the machine trusts."""
+    if certificate is None:
+        return None
+    try:
+        return create_default_context(cafile=certificate)
+    except OSError as error:  # an SSLError is one, too
+        raise InvalidInput(f"{certificate} cannot be used as a certificate: {error.strerror or error}") from error
 
 
 def _signed(http: Http, url: str, token: str | None) -> Http:

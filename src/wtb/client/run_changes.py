@@ -65,6 +65,20 @@ class RunChangeVerbs(RunReadVerbs):
         given: dict[str, Any] = {"input": input, "run_id": run_id, "metadata": metadata, "options": options}
         return await self._changed(_start(workflow, **given, wait_s=first_wait_s(wait_s)), wait_s)
 
+    async def create(
+        self,
+        /,
+        workflow: str,
+        input: Mapping[str, Any] | None = None,
+        *,
+        run_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> ExecutionAnswer:
+        """Record a run without starting it; `resume` starts it. It takes the same options as `run`."""
+        given: dict[str, Any] = {"input": input, "run_id": run_id, "metadata": metadata, "options": options}
+        return await self._changed(_start(workflow, **given, start=False, wait_s=_WAIT_S), None)
+
     async def start(
         self,
         /,

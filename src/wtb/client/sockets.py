@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, ExitStack, contextmanager
+from ssl import SSLContext
 from typing import Any, NoReturn, Self
 
 from websockets.asyncio.client import ClientConnection as AwaitingConnection
@@ -26,10 +27,10 @@ class BlockingSocket:
         self._opened = opened
 
     @classmethod
-    def connect(cls, address: str, headers: dict[str, str]) -> Self:
+    def connect(cls, address: str, headers: dict[str, str], trusted: SSLContext | None) -> Self:
         with _same_errors(), ExitStack() as opened:
-            connection = opened.enter_context(connect_blocking(address, additional_headers=headers, **_OPTIONS))
-            return cls(connection, opened.pop_all())
+            connecting = connect_blocking(address, additional_headers=headers, **_options(address, trusted))
+            return cls(opened.enter_context(connecting), opened.pop_all())
 
     async def receive(self, timeout_s: float) -> str:
         with _same_errors():
@@ -47,10 +48,10 @@ class AwaitingSocket:
         self._opened = opened
 
     @classmethod
-    async def connect(cls, address: str, headers: dict[str, str]) -> Self:
+    async def connect(cls, address: str, headers: dict[str, str], trusted: SSLContext | None) -> Self:
         with _same_errors():
             async with AsyncExitStack() as opened:
-                connecting = connect_awaiting(address, additional_headers=headers, **_OPTIONS)
+                connecting = connect_awaiting(address, additional_headers=headers, **_options(address, trusted))
                 return cls(await opened.enter_async_context(connecting), opened.pop_all())
 
     async def receive(self, timeout_s: float) -> str:
@@ -62,6 +63,10 @@ class AwaitingSocket:
             await self._opened.aclose()
         finally:  # the task may be cancelled meanwhile, since the loop ends
             self._connection.transport.abort()
+
+
+def _options(address: str, trusted: SSLContext | None) -> dict[str, Any]:
+    return {**_OPTIONS, "ssl": trusted} if trusted is not None and address.startswith("wss:") else _OPTIONS
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from ssl import SSLContext
 from typing import Any, Protocol
 
 import httpx
@@ -57,8 +58,9 @@ class Transport(Protocol):
 class BlockingTransport:
     """Sends from the calling thread."""
 
-    def __init__(self, client: httpx.Client) -> None:
+    def __init__(self, client: httpx.Client, trusted: SSLContext | None = None) -> None:
         self._client = client
+        self._trusted = trusted
 
     async def send(self, request: Request) -> Reply:
         return _reply(self._client.request(**_arguments(request)))
@@ -69,7 +71,7 @@ class BlockingTransport:
     async def connect(self, path: str, query: str) -> Socket:
         from wtb.client.sockets import BlockingSocket
 
-        return BlockingSocket.connect(*_address(self._client, path, query))
+        return BlockingSocket.connect(*_address(self._client, path, query), self._trusted)
 
     async def close(self) -> None:
         self._client.close()
@@ -78,8 +80,9 @@ class BlockingTransport:
 class AwaitingTransport:
     """Sends from an event loop."""
 
-    def __init__(self, client: httpx.AsyncClient) -> None:
+    def __init__(self, client: httpx.AsyncClient, trusted: SSLContext | None = None) -> None:
         self._client = client
+        self._trusted = trusted
 
     async def send(self, request: Request) -> Reply:
         return _reply(await self._client.request(**_arguments(request)))
@@ -90,7 +93,7 @@ class AwaitingTransport:
     async def connect(self, path: str, query: str) -> Socket:
         from wtb.client.sockets import AwaitingSocket
 
-        return await AwaitingSocket.connect(*_address(self._client, path, query))
+        return await AwaitingSocket.connect(*_address(self._client, path, query), self._trusted)
 
     async def close(self) -> None:
         await self._client.aclose()

@@ -54,6 +54,7 @@ class EventType(StrEnum):
     BATCH_COMPLETED = "batch.completed"
     BATCH_FAILED = "batch.failed"
     BATCH_CANCELLED = "batch.cancelled"
+    BATCH_SCORED = "batch.scored"
     BATCH_DELETED = "batch.deleted"
     WORKER_STARTED = "worker.started"
     WORKER_ENDED = "worker.ended"
@@ -75,6 +76,7 @@ class EventType(StrEnum):
     WEBHOOK_RETRIED = "webhook.retried"
     TOKEN_CREATED = "token.created"
     TOKEN_REVOKED = "token.revoked"
+    COMMAND_CANCELLED = "command.cancelled"
 
 
 CATALOGUE: dict[EventType, type[EventBody]] = {}
@@ -704,6 +706,19 @@ class BatchCancelled(EventBody):
     """Who cancelled or ran it."""
 
 
+@_event(EventType.BATCH_SCORED)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchScored(EventBody):
+    """The finished runs of a batch were scored again, with these evaluators."""
+
+    jobs: int
+    """How many jobs were scored."""
+    evaluators: tuple[str, ...] = ()
+    """The names of the evaluators, which are also the names of the metrics."""
+    by: str | None = None
+    """Who had them scored."""
+
+
 @_event(EventType.BATCH_DELETED)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchDeleted(EventBody):
@@ -994,6 +1009,21 @@ class TokenRevoked(EventBody):
     """The name of the token."""
     by: str | None = None
     """Who revoked it."""
+
+
+@_event(EventType.COMMAND_CANCELLED)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandWasCancelled(EventBody):
+    """A command of a server was cancelled; what it has stored stays. An event of the system, not of a run."""
+
+    command: str
+    """The id of the command."""
+    kind: str
+    """What it did, for example `run.resume`."""
+    subject: str | None = None
+    """The id of its run, or the name of its batch."""
+    by: str | None = None
+    """Who cancelled it."""
 
 
 SEVERITIES: Mapping[EventType, Severity] = {type: body.SEVERITY for type, body in CATALOGUE.items()}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
-from typing import Any, NewType
+from typing import NewType
 from urllib.parse import urlsplit
 
 from wtb.domain.errors import InvalidInput
@@ -41,6 +41,7 @@ UNASKED = frozenset(
         EventType.WEBHOOK_RETRIED,
         EventType.TOKEN_CREATED,
         EventType.TOKEN_REVOKED,
+        EventType.COMMAND_CANCELLED,
     }
 )
 """Events that only webhooks get which name them: they tell of the server, not of runs and batches."""
@@ -223,14 +224,3 @@ def _carried(address: IPv6Address) -> IPv4Address | None:
     if address in _NAT64:
         return IPv4Address(int(address) & 0xFFFF_FFFF)
     return address.ipv4_mapped or address.sixtofour
-
-
-def event_types(names: Any) -> tuple[EventType, ...]:
-    """Return the types with these names, or raise InvalidInput that names the unknown one."""
-    known = {type.value: type for type in EventType}
-    for name in names:
-        if name not in known:
-            raise InvalidInput(f"there is no event {name!r}; docs/events.md lists them, such as execution.failed")
-        if known[name] in NEVER_SENT:
-            raise InvalidInput(f"{name} is not sent to webhooks: two that fail would tell each other for ever")
-    return tuple(sorted({known[name] for name in names}))

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
-from wtb.application.server.command_errors import error_data
+from wtb.application.server.command_errors import load_error
 from wtb.batch_results import BatchResult
 from wtb.batch_results.job_results import failed_jobs, unscored_jobs
 from wtb.batches import BatchTest, load_batch
@@ -47,7 +47,7 @@ def _described(reference: str, masker: Masker) -> dict[str, Any]:
     try:
         test = load_batch(reference)
     except Exception as error:  # noqa: BLE001  the user's module may raise anything
-        return {"reference": reference, "error": error_data(error, masker)}
+        return load_error(reference, error, masker)
     return {"reference": reference, "name": test.name or test.flow.name, "workflow": test.flow.name}
 
 

@@ -23,19 +23,22 @@ _BUSY = (ExecutionStatus.PENDING, ExecutionStatus.RUNNING)
 def start(ctx: CommandContext, command: Command) -> Result:
     """Begin a run, and run it until it ends or pauses; if it has begun already, go on with it."""
     run_id, given = _subject(command), command.arguments
+    starts = given.get("start", True)
     flow = ctx.flow()
     begun = _begun(ctx, command)
     if begun is not None:
-        return _gone_on(ctx, command, begun)
-    ctx.bench._run(
-        ctx.request,
-        flow,
-        ctx.read_values(given.get("input"), "input"),
-        run_id=run_id,
-        metadata=given.get("metadata"),
-        created_by=command.created_by,
+        return _gone_on(ctx, command, begun) if starts else _result(ctx, run_id)
+    options = {
+        "run_id": run_id,
+        "metadata": given.get("metadata"),
+        "created_by": command.created_by,
         **given.get("options", {}),
-    )
+    }
+    state = ctx.read_values(given.get("input"), "input")
+    if starts:
+        ctx.bench._run(ctx.request, flow, state, **options)
+    else:
+        ctx.bench.create(flow, state, **options)
     return _result(ctx, run_id)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wtb.application.server.command_errors import error_data
+from wtb.application.server.command_errors import load_error
 from wtb.batches import load_workflow_or_batch
 from wtb.domain.errors import InvalidWorkflow
 from wtb.domain.secrets import Masker
@@ -33,7 +33,7 @@ def _described(reference: str, masker: Masker) -> dict[str, Any]:
         flow = load_workflow_or_batch(reference)
         definition = masker.data(workflow_to_dict(flow.definition()))
     except Exception as error:  # noqa: BLE001  the user's module may raise anything
-        return {"reference": reference, "error": error_data(error, masker)}
+        return load_error(reference, error, masker)
     return {"reference": reference, "source": source_of(flow), "name": flow.name, "definition": definition}
 
 

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from pydantic import Field
 
-from wtb.api.models.base import AnswerModel
+from wtb.api.models.base import AnswerModel, example
 from wtb.domain.audit import AuditCounts, ChainCheck, ToolUse
 
 
@@ -40,6 +40,13 @@ class AuditSummaryAnswer(AnswerModel):
     severities: dict[str, int]
     people: dict[str, int] = Field(description="Of the newest 20,000 events that name somebody.")
 
+    model_config = example(
+        events=329,
+        types={"node.completed": 77, "execution.created": 36},
+        severities={"info": 328, "error": 1},
+        people={"ci": 120, "ada": 9},
+    )
+
     @classmethod
     def of(cls, counts: AuditCounts) -> AuditSummaryAnswer:
         """Return the answer for counts; most frequent first."""
@@ -65,6 +72,8 @@ class ToolUseAnswer(AnswerModel):
     mean_ms: float
     longest_ms: float
 
+    model_config = example(tool="create_ticket", calls=12, failures=1, runs=9, mean_ms=180.5, longest_ms=950.2)
+
     @classmethod
     def of(cls, use: ToolUse) -> ToolUseAnswer:
         """Return the answer for the use of a tool."""
@@ -84,6 +93,8 @@ class ChainCheckAnswer(AnswerModel):
     checked: int = Field(description="How many events this request has checked.")
     faults: list[str] = Field(description="Events that are missing, or do not match their hash.")
     next: str | None = Field(description="The `cursor` of the next request; null if the end is reached.")
+
+    model_config = example(checked=329, faults=[], next="330")
 
     @classmethod
     def of(cls, check: ChainCheck) -> ChainCheckAnswer:

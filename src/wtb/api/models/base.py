@@ -16,7 +16,7 @@ class RequestModel(BaseModel):
 
 
 def example(**body: Any) -> ConfigDict:
-    """Return the `model_config` of a request with an example of its whole body, for the OpenAPI description."""
+    """Return the `model_config` of a body with an example of it, for the OpenAPI description."""
     return ConfigDict(json_schema_extra={"examples": [body]})
 
 

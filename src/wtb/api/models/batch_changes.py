@@ -194,8 +194,17 @@ class EvaluationRequest(RequestModel):
         return self
 
 
+class EvaluatedBatch(AnswerModel):
+    """A batch that was scored; `…/results` and `…/matrix` show its scores."""
+
+    id: str
+    name: str
+    metrics: list[str]
+
+
 class EvaluationAnswer(AnswerModel):
-    """The command that evaluates, and once it has ended the scores by run."""
+    """The command that evaluates, and once it has ended the scores by run, or the batch that was scored."""
 
     command: CommandAnswer
     scores: dict[str, dict[str, Any]] | None = None
+    batch: EvaluatedBatch | None = None

@@ -7,7 +7,7 @@ from typing import Self
 
 from pydantic import Field
 
-from wtb.api.models.base import AnswerModel, ListAnswer
+from wtb.api.models.base import AnswerModel, ListAnswer, example
 from wtb.api.models.figures import PlainText
 from wtb.api.models.states import StateAnswer
 from wtb.application.queries.state_parts import StatePart
@@ -83,6 +83,8 @@ class CheckpointCountsAnswer(AnswerModel):
 
     checkpoints: int
     restore_points: int
+
+    model_config = example(checkpoints=14, restore_points=6)
 
     @classmethod
     def of(cls, counts: tuple[int, int]) -> Self:

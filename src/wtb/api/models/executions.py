@@ -142,8 +142,8 @@ class ExecutionListAnswer(ListAnswer[ExecutionRowAnswer]):
 class ScoreAnswer(AnswerModel):
     """What an evaluator said about a run."""
 
-    metric: PlainText
-    score: Number | bool = Field(description="Null if the evaluator failed.")
+    metric: PlainText = Field(examples=["exact_match"])
+    score: Number | bool = Field(description="Null if the evaluator failed.", examples=[1.0])
     error: PlainText | None
     checkpoint: str = Field(description="The checkpoint that was scored.")
     fingerprint: str = Field(description="Scores with the same fingerprint can be compared.")

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from pydantic import Field
 
-from wtb.api.models.base import AnswerModel
+from wtb.api.models.base import AnswerModel, example
 from wtb.api.models.figures import Number, PlainText, UsageAnswer, plain
 from wtb.application.queries.node_usage import CallView, NodeUsage, Undo
 from wtb.application.queries.tagged_json import TaggedJson
@@ -29,6 +29,15 @@ class BranchAnswer(AnswerModel):
     forked_from: str | None = Field(description="The checkpoint where it left another line.")
     is_active: bool
     created_at: datetime
+
+    model_config = example(
+        id="01a1f57c-7cf9-7001-a3da-385ac89b86be",
+        name="shorter",
+        head="01a1f57c-7d0b-7000-9469-254f7a18ff57",
+        forked_from="01a1f57c-7cf9-7001-a3da-385ac89b86be",
+        is_active=True,
+        created_at="2026-11-18T12:00:00+00:00",
+    )
 
     @classmethod
     def of(cls, branch: Branch, active_id: str) -> Self:
@@ -277,3 +286,5 @@ class VariantsAnswer(AnswerModel):
     workflow: PlainText
     chosen: dict[str, str] = Field(description="The variants that this run uses, by node.")
     nodes: dict[str, list[str]] = Field(description="The variants of each node that has any.")
+
+    model_config = example(workflow="support", chosen={"retrieve": "dense"}, nodes={"retrieve": ["dense", "sparse"]})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field
 
-from wtb.api.models.base import AnswerModel
+from wtb.api.models.base import AnswerModel, example
 from wtb.api.models.figures import Number, PlainText, SpentAnswer, plain
 from wtb.application.queries.batch_data import BatchOverview, effects_data, verdict_data
 from wtb.domain.evaluation import Metric
@@ -35,6 +35,8 @@ class MetricAnswer(AnswerModel):
     direction: str = Field(description="`higher` or `lower` is better.")
     worst: Number = Field(description="The worst score that there can be, if the evaluator says so.")
     best: Number
+
+    model_config = example(name="exact_match", direction="higher", worst=0, best=1)
 
     @classmethod
     def of(cls, metric: Metric) -> Self:
@@ -218,6 +220,17 @@ class EffectRow(AnswerModel):
     units: int
     confounded_with: list[Any]
 
+    model_config = example(
+        metric="exact_match",
+        variants=[{"node": "retrieve", "variant": "dense"}],
+        difference=0.12,
+        interval={"low": 0.04, "high": 0.2},
+        p_value=0.004,
+        shown=True,
+        units=50,
+        confounded_with=[],
+    )
+
     @classmethod
     def every(cls, found: VariantEffects) -> Iterable[Self]:
         """Yield the effects on a metric as answers."""
@@ -229,6 +242,8 @@ class ParetoAnswer(AnswerModel):
 
     metrics: list[PlainText]
     combinations: list[PlainText]
+
+    model_config = example(metrics=["exact_match", "cost_usd"], combinations=["baseline", "retrieve=dense"])
 
 
 class AttemptAnswer(AnswerModel):
@@ -243,10 +258,10 @@ class AttemptAnswer(AnswerModel):
 class JobResultAnswer(AnswerModel):
     """The result of one combination on one case."""
 
-    combination: PlainText
-    case: PlainText
+    combination: PlainText = Field(examples=["retrieve=dense"])
+    case: PlainText = Field(examples=["c1"])
     repeat: int
-    status: str
+    status: str = Field(examples=["completed"])
     scores: dict[str, Any] = Field(description='By metric: a number, or `{"error": …}` if the evaluator failed.')
     error: dict[str, Any] | None
     run: str | None

@@ -85,6 +85,7 @@ class StartRequest(RequestModel):
         default=None, description="What the state begins with, as tagged JSON.", examples=[{"question": "Why?"}]
     )
     run_id: NewRunId | None = None
+    start: bool = Field(default=True, description="`false`: only create the run; resuming it starts it.")
     options: RunOptionsRequest = Field(default=RunOptionsRequest(), description="How to run.")
     metadata: dict[str, Any] | None = Field(default=None, description="Kept with the run for your own use.")
 

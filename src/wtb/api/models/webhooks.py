@@ -9,6 +9,14 @@ from pydantic import Field
 from wtb.api.models.base import AnswerModel, RequestModel, example
 from wtb.domain.webhooks import LONGEST_URL, Delivery, DeliveryStatus, Webhook
 
+_EXAMPLE = {
+    "id": "01a1f58c-03be-7000-bd64-bce76068cf09",
+    "url": "https://example.org/hooks/wtb",
+    "types": ["execution.failed"],
+    "created_by": "ada",
+    "created_at": "2026-11-18T12:00:00+00:00",
+}
+
 
 class NewWebhook(RequestModel):
     """A webhook to add."""
@@ -19,7 +27,7 @@ class NewWebhook(RequestModel):
     types: list[str] = Field(
         default=[],
         max_length=200,
-        description="The types of events that it gets; without any, all events of runs and batches.",
+        description="The types of its events, or nouns for all their events; without any, those of runs and batches.",
     )
 
     model_config = example(url="https://example.org/hooks/wtb", types=["execution.failed", "batch.completed"])
@@ -34,6 +42,8 @@ class WebhookAnswer(AnswerModel):
     created_by: str | None
     created_at: datetime
 
+    model_config = example(**_EXAMPLE)
+
     @classmethod
     def of(cls, webhook: Webhook) -> WebhookAnswer:
         """Return a webhook as admins see it."""
@@ -44,6 +54,8 @@ class CreatedWebhookAnswer(WebhookAnswer):
     """A new webhook, with its secret."""
 
     secret: str = Field(description="Verifies signatures. It is shown this once.")
+
+    model_config = example(**_EXAMPLE, secret="whsec_…")
 
     @classmethod
     def with_secret(cls, webhook: Webhook) -> CreatedWebhookAnswer:
@@ -57,6 +69,8 @@ class WebhookTrialAnswer(AnswerModel):
     is_accepted: bool = Field(description="Whether the receiver answered with a status from 200 to 299.")
     status: int | None = Field(description="The status of its answer; null if there was none.")
     problem: str | None = Field(description="What went wrong.")
+
+    model_config = example(is_accepted=False, status=500, problem="it answered 500")
 
 
 class DeliveryAnswer(AnswerModel):

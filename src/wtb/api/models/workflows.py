@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from wtb.api.models.base import AnswerModel
+from wtb.api.models.base import AnswerModel, example
 from wtb.api.models.problems import Problem
 
 
@@ -30,6 +30,17 @@ class DefinitionAnswer(AnswerModel):
     served: bool
     definition: dict[str, Any]
 
+    model_config = example(
+        name="support",
+        served=True,
+        definition={
+            "name": "support",
+            "version": "1",
+            "nodes": [{"name": "answer", "function": "support:answer", "start": True}],
+            "edges": [],
+        },
+    )
+
 
 class GraphNode(AnswerModel):
     """A node, and the variants that may take its place."""
@@ -38,6 +49,8 @@ class GraphNode(AnswerModel):
     is_start: bool = False
     variants: list[str] = Field(default=[])
     environment: str | None = None
+
+    model_config = example(name="retrieve", is_start=False, variants=["dense"], environment=None)
 
 
 class GraphEdge(AnswerModel):
@@ -93,3 +106,5 @@ class CheckAnswer(AnswerModel):
 
     workflow: str
     faults: list[str] = Field(description="Everything that is wrong; empty if it can run.")
+
+    model_config = example(workflow="support", faults=["no node leads to 'answer'"])

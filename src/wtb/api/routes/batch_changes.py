@@ -176,5 +176,6 @@ async def evaluate(
             return {}
 
     command = await call.carry_out(caller, CommandKind.EVALUATION_START, given, prepare, wait_s=wait_s)
-    scores = plain(result_of(command).get("scores"))
-    return EvaluationAnswer.model_validate({"command": accepted_answer(command), "scores": scores})
+    result = result_of(command)
+    scores, scored = plain(result.get("scores")), result.get("batch")
+    return EvaluationAnswer.model_validate({"command": accepted_answer(command), "scores": scores, "batch": scored})

@@ -47,7 +47,7 @@ router = APIRouter(prefix="/api/v1/executions")
     responses=ACCEPTED | answers(*MAY_FAIL, AlreadyExists, WorkflowNotServed, WorkflowNotFound),
 )
 async def start(call: Call, caller: Operator, body: StartRequest, wait_s: Wait = 0) -> RunChange:
-    """Start a run of a served workflow. It goes on whether or not you wait for it; its id is in the answer."""
+    """Start a run of a served workflow, or only create it. Its id is in the answer; it goes on if you do not wait."""
     given = {**body.model_dump(exclude={"options"}, exclude_none=True), "options": body.options.given()}
 
     def prepare() -> dict[str, Any]:

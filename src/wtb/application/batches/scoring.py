@@ -12,6 +12,8 @@ from wtb.domain.batch_record import BatchRecord
 from wtb.domain.cases import Case
 from wtb.domain.errors import BatchNotFound, ExecutionNotFound, InvalidInput
 from wtb.domain.evaluation import Evaluator, metric_of
+from wtb.domain.event_catalogue import BatchScored
+from wtb.domain.events import Event
 from wtb.domain.ports import Clock, Codec, Storage
 from wtb.domain.runner import ParallelMap
 from wtb.domain.spending import Spent
@@ -27,15 +29,24 @@ class Scoring:
         codec: Codec,
         evaluation: EvaluationEngine,
         parallel_map: ParallelMap,
+        *,
+        user: str | None = None,
     ) -> None:
         self._storage = storage
         self._clock = clock
         self._codec = codec
         self._evaluation = evaluation
+        self._user = user
         self._parallel_map = parallel_map
 
     def score_batch(
-        self, batch: Batch, evaluators: Sequence[Evaluator], cases: Sequence[Case] | None, workers: int
+        self,
+        batch: Batch,
+        evaluators: Sequence[Evaluator],
+        cases: Sequence[Case] | None,
+        workers: int,
+        *,
+        by: str | None = None,
     ) -> None:
         """Add these scores to the completed jobs of a batch; other metrics stay."""
         self._check_stored(batch)
@@ -56,13 +67,16 @@ class Scoring:
         def score(job: Job) -> Job | None:
             return self.scored(job, known[job.case_id], evaluators, by_name)
 
-        scored = self._parallel_map(score, jobs, workers)
+        scored = [job for job in self._parallel_map(score, jobs, workers) if job is not None]
+        names, now = tuple(each.name for each in evaluators), self._clock.now()
         metrics = {each.name: each for each in (*batch.record.metrics, *map(metric_of, evaluators))}
         with self._storage.unit_of_work() as uow:
-            uow.batches.save_jobs([job for job in scored if job is not None])
+            uow.batches.save_jobs(scored)
             status = _status_after(batch, wanted, uow.batches.list_jobs(batch.id), metrics)
             scored_batch = batch.noted(metrics=tuple(metrics.values()))
-            uow.batches.save(replace(scored_batch, status=status, updated_at=self._clock.now()))
+            uow.batches.save(replace(scored_batch, status=status, updated_at=now))
+            body = BatchScored(evaluators=names, jobs=len(scored), by=by or self._user)
+            uow.events.append(Event.of(body, stream=batch.id, at=now))
             uow.commit()
 
     def _check_stored(self, batch: Batch) -> None:

@@ -23,6 +23,15 @@ def error_data(error: BaseException, masker: Masker) -> dict[str, Any]:
     return {"type": kind.__name__, "message": masker.text(str(error)), **masker.data(more)}
 
 
+def load_error(reference: str, error: BaseException, masker: Masker) -> dict[str, Any]:
+    """Return why a worker could not load a reference; an error of the user's own code is the cause of ours."""
+    return {
+        "reference": reference,
+        "error": error_data(error, masker),
+        "is_unimportable": error.__cause__ is not None,
+    }
+
+
 def error_from(data: Mapping[str, Any]) -> WTBError:
     """Return the error that ended a command."""
     kind = vars(errors).get(data["type"])

@@ -19,6 +19,8 @@ from wtb.domain.errors import (
     ExecutionNotFound,
     WorkerFailed,
 )
+from wtb.domain.event_catalogue import CommandWasCancelled
+from wtb.domain.events import Event
 from wtb.domain.ids import ExecutionId
 from wtb.domain.ports import Clock, Ids, Owners, Storage, UnitOfWork
 from wtb.domain.secrets import Masker
@@ -213,8 +215,12 @@ class Commands:
         reason = CommandCancelled(
             f"{command.kind} of {command.subject!r} was cancelled by {by}; what it has stored stays"
         )
+        told = CommandWasCancelled(command=command.id, kind=command.kind, subject=command.subject, by=by)
+        now = self._clock.now()
         try:
-            cancelled = self.fail(command, reason)
+            cancelled = self._save(
+                command, command.failed(error_data(reason, self._masker), now), Event.of(told, at=now)
+            )
         except Conflict:
             if self.get(command_id).has_ended:
                 raise
@@ -237,9 +243,11 @@ class Commands:
         except (Conflict, CommandNotFound):  # it had stored the end before it ended itself
             return self.get(command.id)
 
-    def _save(self, before: Command, after: Command) -> Command:
+    def _save(self, before: Command, after: Command, told: Event | None = None) -> Command:
         with self._storage.unit_of_work() as uow:
             uow.commands.save(after, before)
+            if told is not None:
+                uow.events.append(told)
             uow.commit()
         return after
 

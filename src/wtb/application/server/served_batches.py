@@ -20,6 +20,8 @@ class ServedBatch:
     workflow: str | None = None
     error: Mapping[str, Any] | None = None
     """Why it cannot be loaded."""
+    is_unimportable: bool = False
+    """Whether its file could not be imported, perhaps only beside others, as if both have a tool of one name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +38,17 @@ class ServedBatches:
         wanted = [*self.references, *(each for each in self.maybe if each not in self.references)]
         if not wanted:
             return ()
-        found = [ServedBatch(**data) for data in self.ask({"batches": wanted})["batches"]]
+        found = self._loaded(wanted)
         return tuple(each for each in found if each.error is None or each.reference in self.references)
+
+    def _loaded(self, references: Sequence[str]) -> list[ServedBatch]:
+        """Let a worker load references; those that it cannot import beside others get another one."""
+        found = [ServedBatch(**data) for data in self.ask({"batches": references})["batches"]]
+        failed = [each.reference for each in found if each.is_unimportable]
+        if not failed or len(failed) == len(references):
+            return found
+        again = {each.reference: each for each in self._loaded(failed)}
+        return [again.get(each.reference, each) for each in found]
 
     def check(self, command: Command) -> None:
         """Raise WorkflowNotServed if a command runs a configured batch of another server."""

@@ -52,6 +52,8 @@ class ServedWorkflow:
     definition: Mapping[str, Any] | None = None
     error: Mapping[str, Any] | None = None
     """Why it cannot be loaded."""
+    is_unimportable: bool = False
+    """Whether its file could not be imported, perhaps only beside others, as if both have a tool of one name."""
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> ServedWorkflow:
@@ -196,13 +198,18 @@ class ServedWorkflows:
             self._known[each.reference] = (now + lasts, stamps[each.reference], each)
 
     def _loaded(self, references: Sequence[str]) -> list[ServedWorkflow]:
-        """Let a worker load references. If one of them ends the worker, the others still count."""
+        """Let a worker load references. Those that it cannot import beside others, or that end it, get another one."""
         try:
-            return [ServedWorkflow.from_data(data) for data in self._describe(references)]
+            found = [ServedWorkflow.from_data(data) for data in self._describe(references)]
         except WorkerFailed as error:
             if len(references) == 1:
                 return [ServedWorkflow(reference=references[0], error=error_data(error, Masker()))]
-        return [found for each in references for found in self._loaded([each])]
+            return [each for reference in references for each in self._loaded([reference])]
+        failed = [each.reference for each in found if each.is_unimportable]
+        if not failed or len(failed) == len(references):
+            return found
+        again = {each.reference: each for each in self._loaded(failed)}
+        return [again.get(each.reference, each) for each in found]
 
     def _is_fresh(self, reference: str, stamp: object, now: float) -> bool:
         known = self._known.get(reference)

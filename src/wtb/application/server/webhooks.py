@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from wtb.application.server.keyed_requests import digest_of_request, find_request
 from wtb.domain.commands import AcceptedRequest
 from wtb.domain.errors import Conflict, InvalidInput
 from wtb.domain.event_body import EventBody
-from wtb.domain.event_catalogue import WebhookCreated, WebhookDeleted, WebhookRetried
+from wtb.domain.event_catalogue import EventType, WebhookCreated, WebhookDeleted, WebhookRetried
 from wtb.domain.events import Event
+from wtb.domain.filters import event_types
 from wtb.domain.ports import Clock, Ids, SentRequest, Storage, UnitOfWork, WebhookSender
 from wtb.domain.webhooks import (
     MOST_WEBHOOKS,
+    NEVER_SENT,
     SECRET_BYTES,
     Delivery,
     DeliveryStatus,
     Webhook,
     WebhookId,
-    event_types,
     new_secret,
     signed_headers,
     trial_message,
@@ -49,7 +50,7 @@ class Webhooks:
 
         The same caller's key with the same request returns the first webhook.
         """
-        wanted = event_types(types)
+        wanted = sent_types(types)
         refusal = self._sender.refusal(url)
         if refusal is not None:
             raise InvalidInput(refusal)
@@ -125,3 +126,11 @@ class Webhooks:
 
     def _tell(self, uow: UnitOfWork, body: EventBody) -> None:
         uow.events.append(Event.of(body, at=self._clock.now()))
+
+
+def sent_types(names: Collection[str]) -> tuple[EventType, ...]:
+    """Return the types that a webhook gets which names these types and nouns; refuse one that is never sent."""
+    unsent = NEVER_SENT.intersection(names)
+    if unsent:
+        raise InvalidInput(f"{min(unsent)} is not sent to webhooks: two that fail would tell each other for ever")
+    return tuple(sorted(set(event_types(names)) - NEVER_SENT))

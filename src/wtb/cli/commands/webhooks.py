@@ -21,7 +21,13 @@ def webhook_group() -> None:
 
 @webhook_group.command("add")
 @click.argument("address", metavar="URL")
-@click.option("--type", "types", multiple=True, metavar="EVENT", help="Only events of this type; repeatable.")
+@click.option(
+    "--type",
+    "types",
+    multiple=True,
+    metavar="EVENT",
+    help="Only events of this type, or of this group, such as `batch`; repeatable.",
+)
 @url
 @as_json
 @example("wtb webhook add https://example.org/hooks/wtb --type execution.failed --type batch.completed")
