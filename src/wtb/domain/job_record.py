@@ -52,7 +52,7 @@ class JobRecord:
     traces: tuple[Window, ...] = ()
     """The parts of traces in which its node runs were executed; its result depends on everything read there."""
     taken: Mapping[str, tuple[Window, ...]] = field(default_factory=dict)
-    """By node, the parts of other traces in which results were made that it took over; only the reads of that node count
+    """By node, the parts of other traces in which results were made that it took over; only that node's reads count
     there. Jobs of earlier versions have these parts among `traces`."""
     external: Mapping[str, int] = field(default_factory=dict)
     """How often its run really called each external tool."""
