@@ -25,7 +25,7 @@ from tests.integration import environment_nodes as nodes
 from wtb.bench import Bench
 from wtb.cli.commands.environment_server import environment_server
 from wtb.domain.environment import EnvironmentConfig
-from wtb.domain.errors import EnvironmentFailed, InvalidInput
+from wtb.domain.errors import EnvironmentAway, EnvironmentFailed, InvalidInput
 from wtb.domain.workflow import RetryPolicy
 from wtb.flow import Workflow
 from wtb.infrastructure.environments import grpc as grpc_client
@@ -205,6 +205,59 @@ def test_nodes_wait_for_a_server_that_is_full() -> None:
         cases = [{"id": str(number), "input": {"a": number, "b": 1}} for number in range(6)]
         result = bench.batch(flow, cases=cases, evaluators=["steps"], workers=3)
         assert result.status == "completed", [job.error for job in result.results if job.error]
+
+
+def test_nodes_with_different_environments_take_turns_on_a_server_with_room_for_one() -> None:
+    with serving(most=1) as (_, address), Bench("memory://") as bench:
+        flow = Workflow("turns")
+        for name in ("first", "second"):
+            config = EnvironmentConfig(kind="grpc", address=address, variables={"MODE": name})
+            flow.add_node(name, nodes.show_variables, start=name == "first", environment=config)
+        flow.edge("first", "second")
+        run = bench.run(flow, {})
+        assert run.status == "completed"
+        assert run.state["variables"]["MODE"] == "second"
+
+
+def test_an_idle_environment_gives_its_room_on_a_server_to_another_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wtb.application.runs.environments._IDLE_S", 0.2)
+    with serving(most=1) as (server, address), Bench("memory://") as one, Bench("memory://") as other:
+        asking = flow_of(nodes.ask, EnvironmentConfig(kind="grpc", address=address))
+        paused = one.run(asking, {})
+        assert paused.status == "paused"
+        adding = flow_of(nodes.add, EnvironmentConfig(kind="grpc", address=address))
+        assert other.run(adding, {"a": 1, "b": 2}).state["sum"] == 3
+        until(lambda: server.count() == 0)
+        assert paused.resume(answer="yes").state["said"] == "yes"
+
+
+def test_an_environment_goes_to_the_client_that_has_waited_longest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wtb.infrastructure.environments.grpc_server._TURN_S", 0.0)
+    monkeypatch.setattr("wtb.infrastructure.environments.waiting_clients._ASKS_AGAIN_WITHIN_S", 600.0)
+    with serving(most=1) as (_, address):
+
+        def environment_of(client: str) -> GrpcEnvironment:
+            monkeypatch.setattr(grpc_client, "_CLIENT", client)
+            return GrpcEnvironment(EnvironmentConfig(kind="grpc", address=address), tmp_path)
+
+        first = environment_of("a")
+        first.clean()  # nobody waits
+        for client in "abc":
+            with pytest.raises(EnvironmentAway):
+                environment_of(client)
+        with pytest.raises(EnvironmentAway, match="others wait for the room of"):
+            first.clean()
+        first.close()
+        for client in "ac":
+            with pytest.raises(EnvironmentAway):
+                environment_of(client)
+        environment_of("b").close()
+        with pytest.raises(EnvironmentAway):
+            environment_of("a")
+        environment_of("c").close()
+        environment_of("a").close()
 
 
 def test_a_node_waits_for_a_server_that_is_just_starting() -> None:

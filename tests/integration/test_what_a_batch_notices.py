@@ -521,3 +521,40 @@ def test_counters_and_caches_do_not_make_a_process_run_everything_again(tmp_path
         "client.index",
         "client.kept",
     }
+
+
+PARTLY_SHARED = """
+import wtb
+
+flow = wtb.Workflow("partly")
+
+
+@flow.node(start=True)
+def first(state):
+    return {"first": state["n"]}
+
+
+@flow.node()
+def second(state):
+    with open("data.txt") as data:
+        return {"second": data.read()}
+
+
+flow.edge("first", "second")
+cases = [{"id": str(n), "input": {"n": n}} for n in range(6)]
+batch = wtb.BatchTest(flow, cases=cases, evaluators=["steps"], workers=1)
+"""
+
+
+def test_jobs_that_took_over_results_from_before_an_edit_are_kept_after_it(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    (tmp_path / "app.py").write_text(PARTLY_SHARED)
+    for content in ("one", "two"):
+        (tmp_path / "data.txt").write_text(content)
+        project.wtb("batch", "run", "app.py")
+        assert project.plan()["jobs"]["kept"] == 6
+    (tmp_path / "data.txt").write_text("three")
+    plan = project.plan()
+    assert plan["jobs"]["run"] == 6
+    assert plan["node_runs"] == {"kept": 0, "shared": 6, "executed": 6}
+    assert plan["changes"] == {"second": ["data.txt"]}

@@ -59,3 +59,17 @@ def test_a_cluster_on_this_machine_has_room_for_environments_beside_its_workers(
 def test_a_resource_that_a_machine_has_is_taken_on_ray_while_the_environment_lives() -> None:
     assert run_with(wtb.Resources(num_cpus=2, memory_gb=0.5)) == ("completed", "")
     assert run_with(wtb.Resources(num_cpus=2, memory_gb=0.5)) == ("completed", "")  # the first has given it back
+
+
+def test_an_idle_environment_gives_its_resources_to_one_that_needs_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wtb.application.runs.environments._IDLE_S", 0.2)
+    whole = wtb.Resources(num_cpus=2 + (os.cpu_count() or 1), memory_gb=0.5)
+    flow = wtb.Workflow("in-turns")
+    for name in ("first", "second"):
+        config = EnvironmentConfig(kind="ray", resources=whole, variables={"MODE": name})
+        flow.add_node(name, nodes.show_variables, start=name == "first", environment=config)
+    flow.edge("first", "second")
+    with Bench("memory://") as bench:
+        run = bench.run(flow, {})
+        assert run.status == "completed", run.execution.failure
+        assert run.state["variables"]["MODE"] == "second"

@@ -293,6 +293,8 @@ class Sharing:
     """The place in the trace where the job began."""
     windows: list[Window] = field(default_factory=list)
     """The parts of traces in which the results of the job were made."""
+    taken: dict[str, list[Window]] = field(default_factory=dict)
+    """By node, the parts of other traces in which results that the job took over were made."""
     claimed: set[bytes] = field(default_factory=set)
     """Results that this job must make and has not made yet."""
     measured: Measured | None = None
@@ -333,13 +335,15 @@ class Sharing:
         if found is None:
             self.claimed.add(key)
         elif isinstance(found, SharedResult):
-            self._take(found)
+            self._take(found, node)
         return found
 
-    def _take(self, result: SharedResult) -> None:
+    def _take(self, result: SharedResult, node: str) -> None:
         """Remember the window and the measurement of a result that another job made."""
-        if result.window is not None:
+        if result.window is not None and result.window.trace_id == self.trace_id:
             self.windows.append(result.window)
+        elif result.window is not None:
+            self.taken.setdefault(node, []).append(result.window)
         if result.measured is not None:
             self._measure(result.measured)
 
@@ -371,12 +375,16 @@ class Sharing:
         return Window(self.trace_id, begin, self.traces.keep(self.trace_id))
 
     def all_windows(self) -> tuple[Window, ...]:
-        """Return all windows, one per trace.
+        """Return all windows but those of results that were taken over, one per trace.
 
         The job itself is one of them, because conditions and reducers may read too.
         """
         whole = Window(self.trace_id, self.begun_at, self.traces.keep(self.trace_id))
         return merged([*self.windows, whole])
+
+    def taken_windows(self) -> dict[str, tuple[Window, ...]]:
+        """Return by node the windows of results that were taken over, one per trace."""
+        return {node: merged(windows) for node, windows in self.taken.items()}
 
     def settle(self, uow: UnitOfWork, key: bytes, result: SharedResult | SharedFailure) -> None:
         """Store a result for everybody who needs it, in the transaction that stores the run's own step."""

@@ -96,6 +96,12 @@ class EnvironmentConfig:
         return self.kind == IN_PROCESS
 
     @property
+    def takes_room(self) -> bool:
+        """Whether it takes room that others may wait for: on a server, or resources of a cluster."""
+        asks = self.resources is not None or self.memory_gb is not None
+        return self.kind == "grpc" or (self.kind == "ray" and asks)
+
+    @property
     def memory_limit_gb(self) -> float | None:
         """The most memory for each process of the node; None for no limit."""
         return self.memory_gb if self.resources is None else self.resources.memory_gb

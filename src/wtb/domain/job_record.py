@@ -51,6 +51,9 @@ class JobRecord:
     """The trace of the process that ran the job."""
     traces: tuple[Window, ...] = ()
     """The parts of traces in which its node runs were executed; its result depends on everything read there."""
+    taken: Mapping[str, tuple[Window, ...]] = field(default_factory=dict)
+    """By node, the parts of other traces in which results were made that it took over; only that node's reads count
+    there. Jobs of earlier versions have these parts among `traces`."""
     external: Mapping[str, int] = field(default_factory=dict)
     """How often its run really called each external tool."""
     spent: Spent = NOTHING_SPENT
@@ -74,6 +77,11 @@ class JobRecord:
     """
     attempts: tuple[JobAttempt, ...] = ()
     """All attempts since the job was last queued, in order; empty for jobs of earlier versions."""
+
+    @property
+    def all_traces(self) -> tuple[Window, ...]:
+        """The parts of traces in which its results were made, by itself or by other jobs."""
+        return (*self.traces, *(window for windows in self.taken.values() for window in windows))
 
     @property
     def lost_workers(self) -> tuple[JobAttempt, ...]:
@@ -118,6 +126,7 @@ class JobRecord:
             "unshared": dict(self.unshared),
             "trace": self.trace,
             "traces": [window.to_data() for window in self.traces],
+            "taken": {node: [window.to_data() for window in windows] for node, windows in self.taken.items()},
             "spent": None if self.spent == NOTHING_SPENT else self.spent.to_dict(),
             "output": None if self.output is None else self.output.to_data(),
             "external": dict(self.external),
@@ -152,6 +161,7 @@ class JobRecord:
             unshared=data.get("unshared", {}),
             trace=data.get("trace"),
             traces=tuple(map(Window.from_data, data.get("traces", ()))),
+            taken={node: tuple(map(Window.from_data, windows)) for node, windows in data.get("taken", {}).items()},
             spent=NOTHING_SPENT if spent is None else Spent.from_dict(spent),
             output=None if output is None else JobOutput.from_data(output),
             external=data.get("external", {}),

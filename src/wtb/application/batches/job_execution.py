@@ -209,6 +209,7 @@ def _counted(job: Job, sharing: Sharing) -> JobRecord:
         unshared=dict(sharing.unshared),
         trace=sharing.trace_id,
         traces=sharing.all_windows(),
+        taken=sharing.taken_windows(),
         spent=job.spent + sharing.spent,
         take_back=job.record.take_back,
     )

@@ -159,9 +159,12 @@ class BatchPlanner:
             return again
         return replace(again, execution_id=job.execution_id).noted(spent=job.spent - waits)
 
-    def changed_sources(self, job: Job, fingerprints: Sequence[Fingerprint]) -> list[str]:
-        """Return the sources that the run of a job read and that have changed since, in words."""
-        return self.changed_in(job.record.traces, fingerprints)
+    def changed_sources(self, job: Job, nodes: Mapping[str, Fingerprint]) -> list[str]:
+        """Return the sources that these nodes read for a job and that have changed since, in words."""
+        found = set(self._traces.changed(job.record.traces, list(nodes.values())))
+        for node, windows in job.record.taken.items():
+            found.update(self._traces.changed(windows, [nodes[node]]) if node in nodes else ())
+        return list(in_words(sorted(found)))
 
     def changed_in(self, windows: Sequence[Window], fingerprints: Sequence[Fingerprint]) -> list[str]:
         """Return the sources that these functions read in these windows and that have changed since, in words."""
@@ -328,9 +331,9 @@ class _Planning:
 
     def _read_differences(self, job: Job) -> Mapping[str, Sequence[str]]:
         nodes = self._now[job.combination].nodes
-        if not self._planner.changed_sources(job, list(nodes.values())):
+        if not self._planner.changed_sources(job, nodes):
             return {}
-        found = {node: self._planner.changed_sources(job, [each]) for node, each in nodes.items()}
+        found = {node: self._planner.changed_sources(job, {node: each}) for node, each in nodes.items()}
         return {node: words for node, words in found.items() if words}
 
     # Forecast
@@ -339,7 +342,7 @@ class _Planning:
         waiting = [job for job in jobs if job.status is JobStatus.PENDING and not job.has_run]
         kept, shared, executed = self._node_runs(jobs, waiting)
         nodes = _implementations(self._plan, self._fingerprints)
-        traces = {window.trace_id for job in self._known for window in job.record.traces}
+        traces = {window.trace_id for job in self._known for window in job.record.all_traces}
         return Forecast(
             jobs=len(jobs),
             kept=sum(job.status is not JobStatus.PENDING for job in jobs),
@@ -367,7 +370,7 @@ class _Planning:
 
     def _stale_nodes(self, job: Job) -> set[str]:
         nodes = self._now[job.combination].nodes
-        return {node for node in nodes if self._planner.changed_sources(job, [nodes[node]])}
+        return {node for node in nodes if self._planner.changed_sources(job, {node: nodes[node]})}
 
 
 def _together(one: Mapping[str, Sequence[str]], other: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:

@@ -144,7 +144,8 @@ def check_same(order: WorkOrder, made_of: MadeOf, plan: BatchPlan, fingerprints:
         raise InvalidInput(
             f"a worker loaded {order.code.reference} and found other code or values than the process that planned "
             f"batch {plan.name!r}: {named}. If the file was edited, run the batch again. A value that differs in "
-            "every process, such as a time or a random number, must not be read by nodes; compute it in a node"
+            "every process, such as a time or a random number, must not be read by nodes; compute it in a node. An "
+            "absolute path into the project is another one in its copy on a cluster; build it from `__file__`"
         )
 
 

@@ -11,7 +11,7 @@ import time
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from wtb.application.dependencies.own_code import project_root
 from wtb.application.runs.code_digests import code_digests
@@ -38,11 +38,22 @@ _log = masked_logger(__name__)
 _MOST_IDLE = 8
 """How many idle environments are kept. Each of them takes about as much memory as this process."""
 
+_IDLE_S = 10.0
+"""How long an idle environment is kept that takes room which others may wait for."""
+
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 2.0
 """How long a node that waits for an environment pauses before it tries again, unless one is given back here."""
 
 MakeEnvironment = Callable[[EnvironmentConfig], Environment]
+
+
+class _Idle(NamedTuple):
+    """An environment that waits for its next node."""
+
+    config: EnvironmentConfig
+    environment: Environment
+    since_s: float
 
 
 class Environments:
@@ -66,9 +77,10 @@ class Environments:
         self._imports = imports
         self._lock = threading.Lock()
         self._given_back = threading.Condition(self._lock)
-        self._idle: list[tuple[EnvironmentConfig, Environment]] = []
+        self._idle: list[_Idle] = []
         self._all: dict[int, tuple[EnvironmentConfig, Environment]] = {}
         self._is_closed = False
+        self._has_watcher = False
 
     def call(
         self, node: Node, state: StateView, context: Context | None, timeout_s: float | None, caller: Runs
@@ -150,6 +162,8 @@ class Environments:
             try:
                 return self._taken_now(config)
             except EnvironmentAway as error:
+                if self._has_made_room(config):
+                    continue
                 waited_s = time.monotonic() - began
                 if waited_s + pause_s > min(error.worth_waiting_s, math.inf if limit_s is None else limit_s):
                     raise
@@ -173,23 +187,58 @@ class Environments:
 
     def _idle_one(self, config: EnvironmentConfig) -> Environment | None:
         with self._lock:
-            at = next((at for at, (each, _) in enumerate(self._idle) if each == _without_timeout(config)), None)
-            return None if at is None else self._idle.pop(at)[1]
+            at = next((at for at, each in enumerate(self._idle) if each.config == _without_timeout(config)), None)
+            return None if at is None else self._idle.pop(at).environment
+
+    def _has_made_room(self, config: EnvironmentConfig) -> bool:
+        """End an idle environment of this process on the same server, if there is one; it has another config."""
+        place = config.kind, config.address
+        with self._lock:
+            there = [each for each in self._idle if (each.config.kind, each.config.address) == place]
+            if not there:
+                return False
+            if any(each.config == _without_timeout(config) for each in there):
+                return True  # it was given back at this moment
+            self._idle.remove(there[0])
+        self._destroy(there[0].config, there[0].environment, "others are needed more")
+        return True
 
     def _give_back(self, config: EnvironmentConfig, environment: Environment) -> None:
         """Keep an environment for the next node, without anything that the last one left running."""
         try:
             environment.clean()
+        except EnvironmentAway:
+            self._destroy(config, environment, "others wait for its room")
+            return
         except EnvironmentFailed:
             self._destroy(config, environment, "it did not answer")
             return
         config = _without_timeout(config)
         with self._lock:
-            self._idle.append((config, environment))
+            self._idle.append(_Idle(config, environment, time.monotonic()))
             surplus = self._idle.pop(0) if len(self._idle) > _MOST_IDLE else None
-            self._given_back.notify()
+            self._given_back.notify_all()
+            starts_watcher = config.takes_room and not self._has_watcher
+            self._has_watcher |= starts_watcher
         if surplus is not None:
-            self._destroy(*surplus, "others are needed more")
+            self._destroy(surplus.config, surplus.environment, "others are needed more")
+        if starts_watcher:
+            threading.Thread(target=self._end_idle, name="wtb-idle-environments", daemon=True).start()
+
+    def _end_idle(self) -> None:
+        """End environments that take room which others may wait for, once they are idle for a while."""
+        while True:
+            with self._given_back:
+                kept = [each for each in self._idle if each.config.takes_room]
+                if not kept:
+                    self._has_watcher = False
+                    return
+                rest_s = kept[0].since_s + _IDLE_S - time.monotonic()
+                if rest_s > 0:
+                    self._given_back.wait(rest_s)
+                    continue
+                self._idle.remove(kept[0])
+            self._destroy(kept[0].config, kept[0].environment, "no node needed it any more")
 
     def _give_back_after(self, call: EnvironmentCall) -> None:
         """Keep an environment whose node did not return; a node that has not ended is killed first."""
@@ -222,6 +271,7 @@ class Environments:
             self._is_closed = True
             every = list(self._all.values())
             self._idle.clear()
+            self._given_back.notify_all()
         for config, environment in every:
             self._destroy(config, environment, "the bench was closed")
 

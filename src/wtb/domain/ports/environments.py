@@ -40,7 +40,10 @@ class Environment(Protocol):
         ...
 
     def clean(self) -> None:
-        """End everything that the last node left running. The environment itself goes on."""
+        """End everything that the last node left running. The environment itself goes on.
+
+        Raise EnvironmentAway if others wait for its room: then it is closed.
+        """
         ...
 
     def kill(self) -> str:

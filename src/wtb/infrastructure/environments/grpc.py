@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import uuid
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -30,6 +31,8 @@ _CREATED_WITHIN_S = 600.0
 _ANSWERED_WITHIN_S = 60.0
 _WORTH_WAITING_S = {"RESOURCE_EXHAUSTED": 600.0, "UNAVAILABLE": 30.0}
 """How long to wait for a server that is full, and for one that does not answer; it may be starting again."""
+_CLIENT = uuid.uuid4().hex
+"""Tells this process from others that wait for the same server."""
 _CALLS = {"clean": "Clean", "kill": "Kill", "end": "Destroy"}
 
 
@@ -41,7 +44,11 @@ class GrpcEnvironment(RemoteEnvironment):
         assert config.address is not None, "refused when the workflow is checked"
         self._address = config.address
         self._metadata = _metadata(config)
-        given = {"config": remote_config_data(config), "wtb": version("workflow-test-bench")}
+        given = {
+            "config": remote_config_data(config),
+            "wtb": version("workflow-test-bench"),
+            "client": _CLIENT,
+        }
         self._channel = _channel(config.address, config.certificate)
         super().__init__()
         try:
@@ -56,6 +63,10 @@ class GrpcEnvironment(RemoteEnvironment):
     def is_alive(self) -> bool:
         return bool(self._life.is_active())
 
+    def clean(self) -> None:
+        if self._asked("clean").get("is_wanted"):
+            raise EnvironmentAway(f"others wait for the room of {self.name}")
+
     def _new_stream(self) -> OpenStream:
         call = self._channel.stream_stream(_path("Execute"), packed, unpacked)
         metadata = (*self._metadata, ("environment", self._id))
@@ -65,14 +76,17 @@ class GrpcEnvironment(RemoteEnvironment):
         self._channel.close()  # this ends its streams, too
 
     def _ask(self, what: str) -> Any:
+        return self._asked(what).get("killed")
+
+    def _asked(self, what: str) -> dict[str, Any]:
         import grpc
 
         call = self._channel.unary_unary(_path(_CALLS[what]), packed, unpacked)
         try:
-            found = call({"environment": self._id}, timeout=_ANSWERED_WITHIN_S, metadata=self._metadata)
+            found: dict[str, Any] = call({"environment": self._id}, timeout=_ANSWERED_WITHIN_S, metadata=self._metadata)
         except grpc.RpcError as error:
             raise self._failed(error) from error
-        return found.get("killed")
+        return found
 
     def _first_answer(self) -> dict[str, Any]:
         """Return the first message of the stream, which has no deadline itself; give up if none comes in time."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import ssl
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -25,9 +26,13 @@ from wtb.infrastructure.environments.grpc_token import TOKEN_RULE, is_token, tok
 from wtb.infrastructure.environments.scratch_folder import ScratchFolder
 from wtb.infrastructure.environments.server_link import ServerLink
 from wtb.infrastructure.environments.subprocess import SubprocessEnvironment
+from wtb.infrastructure.environments.waiting_clients import WaitingClients
 from wtb.infrastructure.runners.channel import Channel
 
 Message = Mapping[str, Any]
+
+_TURN_S = 30.0
+"""How long a client keeps its environment between nodes while others wait: starting one takes a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,10 +68,12 @@ class ServerOptions:
 class _Served:
     """An environment of a client, and the link to it if the client has one."""
 
-    def __init__(self, environment: SubprocessEnvironment, folder: Path, client: str) -> None:
+    def __init__(self, environment: SubprocessEnvironment, folder: Path, client: str, peer: str) -> None:
         self.environment = environment
         self.folder = folder
         self.client = client
+        self.peer = peer
+        self.began_s = time.monotonic()
         self.link: ServerLink | None = None
         self._lock = threading.Lock()
 
@@ -104,6 +111,7 @@ class EnvironmentServer:
         self._lock = threading.Lock()
         self._served: dict[str, _Served] = {}
         self._starting = 0
+        self._waiting = WaitingClients()
         self._home = ScratchFolder()
         try:
             self._server = self._listening()
@@ -184,7 +192,7 @@ class EnvironmentServer:
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"it has WTB {ours}, and the client {message['wtb']}")
         name = uuid.uuid4().hex[:12]
         try:
-            self._start(name, message["config"], context.peer())
+            self._start(name, message, context.peer())
         except EnvironmentAway as error:
             context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
         except WTBError as error:
@@ -195,18 +203,20 @@ class EnvironmentServer:
         finally:
             self._destroy(name)
 
-    def _start(self, name: str, data: Message, client: str) -> None:
-        config = EnvironmentConfig.from_data(data)
+    def _start(self, name: str, message: Message, peer: str) -> None:
+        config, client = EnvironmentConfig.from_data(message["config"]), str(message["client"])
         if config.kind != "subprocess" or (faults := list(config.faults())):
             raise InvalidInput(f"the server starts no such environment: {config.kind}; {'; '.join(faults)}")
         with self._lock:
-            if len(self._served) + self._starting >= self._options.most:
+            if len(self._served) + self._starting + self._waiting.count_before(client) >= self._options.most:
+                self._waiting.add(client)
                 raise EnvironmentAway(f"it has {self._options.most} environments, as many as it may; try again later")
+            self._waiting.remove(client)
             self._starting += 1
         try:
             environment = SubprocessEnvironment(config, self._home.path)
             with self._lock:
-                self._served[name] = _Served(environment, self._home.path / name, client)
+                self._served[name] = _Served(environment, self._home.path / name, client, peer)
         finally:
             with self._lock:
                 self._starting -= 1
@@ -239,7 +249,12 @@ class EnvironmentServer:
 
     def _clean(self, name: str, served: _Served) -> Message:
         served.environment.clean()
-        return {}
+        with self._lock:
+            is_over = time.monotonic() - served.began_s >= _TURN_S
+            is_wanted = is_over and self._waiting.has_others(served.client)
+            if is_wanted:
+                self._waiting.remove(served.client)  # if it waits with another node, it comes after the others now
+        return {"is_wanted": is_wanted}
 
     def _kill(self, name: str, served: _Served) -> Message:
         return {"killed": served.environment.kill()}
@@ -254,7 +269,7 @@ class EnvironmentServer:
                 {
                     "id": name,
                     "kind": "subprocess",
-                    "client": each.client,
+                    "client": each.peer,
                     "is_busy": each.is_busy(),
                 }
                 for name, each in self._served.items()
