@@ -5,8 +5,10 @@ When the runner's process is gone, the worker ends at once, like a crash, with e
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import logging
+import os
 import queue
 import sys
 import threading
@@ -38,6 +40,7 @@ from wtb.infrastructure.evaluators.named import read_evaluators
 from wtb.infrastructure.evaluators.outputs import read_output
 from wtb.infrastructure.object_references import described
 from wtb.infrastructure.runners.channel import Channel
+from wtb.infrastructure.runners.process_family import kill_started
 from wtb.infrastructure.runners.worker_process import channel_to_parent, end_at_once, print_at_once
 from wtb.infrastructure.worker_telemetry import WorkerTelemetry
 from wtb.loading import load_workflow, look_in
@@ -231,8 +234,14 @@ def keep_claims(worker: BatchWorker, ended: threading.Event) -> None:
             _log.warning("what this worker has claimed could not be extended; it tries again", exc_info=True)
 
 
+def _end_started(worker: int) -> None:
+    if os.getpid() == worker:  # a forked child must not end its siblings
+        kill_started(worker)
+
+
 def main() -> None:
-    """Serve the runner that started this process."""
+    """Serve the runner that started this process. What jobs have started and left running ends with it."""
+    atexit.register(_end_started, os.getpid())  # first registered, last called: pools of the user close before it
     print_at_once()
     serve(channel_to_parent())
 

@@ -174,6 +174,37 @@ def test_workers_and_what_they_started_end_with_a_killed_driver_and_the_same_com
     assert (words["prepare waits"], words["sent waits"]) == (1, 1)
 
 
+LEAVING = """
+import subprocess
+
+import wtb
+
+flow = wtb.Workflow("leaving")
+
+
+@flow.node(start=True)
+def start(state):
+    return {"left": [subprocess.Popen(["sleep", "600"], start_new_session=apart).pid for apart in (False, True)]}
+
+
+cases = [{"id": "one", "input": {}}]
+batch = wtb.BatchTest(flow, cases=cases, evaluators=["steps"], runner="processes", workers=1)
+"""
+
+
+def is_gone(pid: int) -> bool:
+    return not is_running(pid)
+
+
+def test_programs_that_a_job_left_running_end_with_the_batch(empty_folder: Path) -> None:
+    shell = Shell(empty_folder, leaving=LEAVING)
+    shell.wtb("batch", "run", "leaving.py")
+    with wtb.Bench() as bench:
+        [job] = bench.get_batch("leaving").results
+    for pid in dict(job.state)["left"]:
+        wait_until(partial(is_gone, pid), f"process {pid} outlives its batch")
+
+
 def test_a_batch_whose_driver_is_killed_again_and_again_loses_no_job_and_repeats_no_effect(shell: Shell) -> None:
     command, most = ("batch", "run", "mails.py:many"), shell.folder / "most"
     for kills in range(1, 4):
