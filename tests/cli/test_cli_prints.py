@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.shell import Shell
 
 FLOW = """
 import os
+import subprocess
 
 import wtb
 
@@ -18,7 +20,8 @@ flow, elsewhere = wtb.Workflow("printing"), wtb.Workflow("elsewhere")
 
 
 def say(state):
-    print("said by a node")
+    print("said by a node", flush=True)
+    subprocess.run(["echo", "said by its program"])
     return {"process": os.getpid()}
 
 
@@ -42,5 +45,16 @@ def test_with_json_prints_of_nodes_go_to_stderr(empty_folder: Path, command: tup
     shell, again = Shell(empty_folder, printing=FLOW), ("--fresh",) if "batch" in command else ()
     done = shell.wtb(*command, "--json")
     assert json.loads(done.stdout)["status"] == "completed"
-    assert "said by a node" in done.stderr
-    assert "said by a node" in shell.wtb(*command, *again).stdout
+    texts = shell.wtb(*command, *again).stdout
+    for said in ("said by a node", "said by its program"):
+        assert said in done.stderr
+        assert said in texts
+
+
+def test_output_that_finds_no_space_says_so(empty_folder: Path) -> None:
+    shell = Shell(empty_folder, printing=FLOW)
+    for as_json in ((), ("--json",)):
+        with Path("/dev/full").open("w") as full:
+            command = shell.start("ls", *as_json, stdout=full, stderr=PIPE)
+            assert command.communicate()[1] == "wtb: the output cannot be written: no space left on its device\n"
+            assert command.returncode == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import sys
 from itertools import chain
@@ -76,6 +77,11 @@ class _Group(click.Group):
         except WTBError as error:
             echo(f"wtb: {error}", err=True)
             sys.exit(USAGE if isinstance(error, InvalidInput) else UNEXPECTED)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            echo(f"wtb: {error.filename or 'the output'} cannot be written: no space left on its device", err=True)
+            sys.exit(UNEXPECTED)
 
 
 def _legible(error: click.ClickException) -> click.ClickException:

@@ -11,7 +11,6 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
-from contextlib import redirect_stdout
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, TypeVar
@@ -23,6 +22,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from wtb.cli.json_stdout import json_stdout
 from wtb.domain.display import small_number
 from wtb.domain.printable import printable_lines
 from wtb.domain.secrets import Masker
@@ -41,8 +41,7 @@ _LARGE_INT_BITS = 14_000
 def _keep_apart(context: click.Context, parameter: click.Parameter, value: bool) -> bool:
     """Send the output of nodes to stderr: a program that reads stdout must find only JSON there."""
     if value:
-        context.meta[_STDOUT] = sys.stdout
-        context.with_resource(redirect_stdout(sys.stderr))
+        context.meta[_STDOUT] = context.with_resource(json_stdout())
     return value
 
 
