@@ -111,20 +111,18 @@ class Shell:
         return json.loads(self.wtb(*arguments, "--json", code=code).stdout)
 
     def start(self, *arguments: str, **streams: Any) -> subprocess.Popen[str]:
-        """Start a command and return while it runs."""
+        """Start a command and return while it runs.
+
+        It takes Ctrl-C as in a terminal: what a shell starts in the background ignores it, and passes that on. `env`
+        changes this, since a `preexec_fn` would let gRPC's fork handlers run in the child, which abort it at times.
+        """
         return subprocess.Popen(
-            [*WTB, *arguments],
+            ["env", "--default-signal=INT", *WTB, *arguments],
             cwd=self.folder,
             env=environment(),
             text=True,
-            preexec_fn=_hear_interrupts,  # noqa: PLW1509  nothing else runs in the child before it
             **streams,
         )
-
-
-def _hear_interrupts() -> None:
-    """Take Ctrl-C as in a terminal: what a shell starts in the background ignores it, and passes that on."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class Terminal:
